@@ -1,0 +1,92 @@
+"""Connections to the control database, with limits that keep a frozen client from holding up the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+from psycopg.rows import TupleRow
+from psycopg_pool import ConnectionPool
+
+from disarray.control.translation import translated_errors
+
+Connection = psycopg.Connection[TupleRow]
+Pool = ConnectionPool[Connection]
+
+
+@dataclass(frozen=True)
+class SessionLimits:
+    """How long a session may keep the database waiting, in milliseconds."""
+
+    statement_ms: int
+    lock_ms: int
+    idle_in_transaction_ms: int
+    tcp_ms: int
+
+    @classmethod
+    def for_lease(cls, lease_seconds: float) -> SessionLimits:
+        """Limits below half the lease.
+
+        A worker that freezes inside a commit still holds the row of its subject when the lease ends. The server
+        has to cut it off before that, or its successor would wait for a process that may never wake up.
+        """
+        half_ms = lease_seconds * 500
+        return cls(
+            statement_ms=max(1, int(half_ms * 0.9)),
+            lock_ms=max(1, int(half_ms * 0.3)),
+            idle_in_transaction_ms=max(1, int(half_ms * 0.5)),
+            tcp_ms=max(1, int(half_ms * 0.9)),
+        )
+
+
+DEFAULT_LIMITS = SessionLimits.for_lease(300)
+
+
+def session_parameters(limits: SessionLimits, application_name: str) -> dict[str, Any]:
+    """Connection parameters that put the limits in force from the first statement on."""
+    settings = {
+        "statement_timeout": limits.statement_ms,
+        "lock_timeout": limits.lock_ms,
+        "idle_in_transaction_session_timeout": limits.idle_in_transaction_ms,
+        "TimeZone": "UTC",
+    }
+    return {
+        "application_name": application_name,
+        "connect_timeout": 10,
+        "tcp_user_timeout": limits.tcp_ms,
+        "keepalives": 1,
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "options": " ".join(f"-c {name}={value}" for name, value in settings.items()),
+    }
+
+
+def connect(
+    dsn: str, *, limits: SessionLimits = DEFAULT_LIMITS, application_name: str = "disarray"
+) -> Connection:
+    """One connection in autocommit mode: each call is a transaction, unless a caller opens a larger one."""
+    with translated_errors():
+        return psycopg.connect(dsn, autocommit=True, **session_parameters(limits, application_name))
+
+
+def open_pool(
+    dsn: str,
+    *,
+    limits: SessionLimits = DEFAULT_LIMITS,
+    application_name: str = "disarray",
+    max_size: int = 4,
+) -> Pool:
+    """A pool that checks every connection before it hands it out, so that a restarted server costs nobody a call."""
+    return ConnectionPool(
+        dsn,
+        connection_class=Connection,
+        kwargs={"autocommit": True, **session_parameters(limits, application_name)},
+        min_size=1,
+        max_size=max_size,
+        check=ConnectionPool.check_connection,
+        timeout=30,
+        open=True,
+        name=application_name,
+    )

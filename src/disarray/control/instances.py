@@ -1,0 +1,68 @@
+"""Workers by name, their lives, and the subjects that they serve."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from psycopg.rows import class_row
+
+from disarray.control.metadata import Metadata, as_jsonb
+from disarray.control.queue import Holder, Incarnation
+from disarray.control.translation import translated_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from datetime import datetime
+
+    from disarray.control.connections import Connection
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance as a person sees it in a listing."""
+
+    instance_name: str
+    incarnation: Incarnation
+    subject_patterns: list[str]
+    registered_at: datetime
+    last_seen_at: datetime
+    held_subjects: int
+    claimed_items: int
+
+
+def register_instance(
+    connection: Connection,
+    instance_name: str,
+    *,
+    subject_patterns: Sequence[str] | None = None,
+    metadata: Metadata | None = None,
+) -> Holder:
+    """Begin a new life under a name; claims of its former life go back at once, and that life is fenced."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.register_instance(%s, %s::text[], %s)",
+            (
+                instance_name,
+                list(subject_patterns) if subject_patterns is not None else None,
+                as_jsonb(metadata or {}),
+            ),
+        ).fetchone()
+    assert row is not None
+    return Holder(instance_name, Incarnation(row[0]))
+
+
+def bind_instance(
+    connection: Connection, instance_name: str, subject_patterns: Sequence[str], *, by: str
+) -> None:
+    """Change which subjects an instance serves."""
+    with translated_errors():
+        connection.execute(
+            "select disarray.bind_instance(%s, %s::text[], %s)", (instance_name, list(subject_patterns), by)
+        )
+
+
+def list_instances(connection: Connection) -> list[Instance]:
+    """Every instance that ever registered, with what it holds now."""
+    with translated_errors(), connection.cursor(row_factory=class_row(Instance)) as cursor:
+        return cursor.execute("select * from disarray.list_instances()").fetchall()

@@ -1,0 +1,56 @@
+"""JSON on its way into the database, refused here when PostgreSQL would refuse or choke on it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from psycopg.types.json import Jsonb
+
+from disarray.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+Metadata = dict[str, Any]
+
+MAX_BYTES = 16_384
+MAX_DEPTH = 8
+
+
+def as_jsonb(metadata: Mapping[str, Any]) -> Jsonb:
+    """Metadata as a parameter, or a clear refusal.
+
+    Python writes NaN, NUL characters and lone surrogates without a word, and ``jsonb`` takes none of them.
+    """
+    _check_shape(metadata)
+    try:
+        text = json.dumps(metadata, allow_nan=False, ensure_ascii=False)
+        size = len(text.encode())
+    except (TypeError, ValueError) as error:
+        raise InvalidRequestError(f"metadata is not plain JSON: {error}. Nothing was stored.") from error
+    if size > MAX_BYTES:
+        raise InvalidRequestError(
+            f"metadata has {size} bytes, at most {MAX_BYTES} are stored. Nothing was stored."
+        )
+    return Jsonb(metadata, dumps=lambda _: text)
+
+
+def _check_shape(metadata: Mapping[str, Any]) -> None:
+    # Level by level rather than by recursion: the sender decides how deep this goes.
+    level: list[Any] = [metadata]
+    for _ in range(MAX_DEPTH):
+        if any(isinstance(value, str) and "\0" in value for value in level):
+            raise InvalidRequestError("metadata contains a NUL character. Nothing was stored.")
+        level = [child for value in level for child in _parts_of(value)]
+        if not level:
+            return
+    raise InvalidRequestError(f"metadata is nested more than {MAX_DEPTH} levels deep. Nothing was stored.")
+
+
+def _parts_of(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        return list(value)
+    return []

@@ -1,0 +1,33 @@
+-- Before the first migration: roles, the schema, and the memory of what was applied.
+do $$
+declare
+    v_role text;
+begin
+    foreach v_role in array array['disarray_owner', 'disarray_agent', 'disarray_worker', 'disarray_operator', 'disarray_reader']
+    loop
+        begin
+            execute format('create role %I nologin', v_role);
+        exception
+            -- Roles belong to the whole server: another database of it may have them already, or be creating them now.
+            when duplicate_object or unique_violation then null;
+        end;
+    end loop;
+    if not pg_has_role(current_user, 'disarray_owner', 'member') then
+        execute format('grant disarray_owner to %I', current_user);
+    end if;
+end
+$$;
+
+create schema if not exists disarray authorization disarray_owner;
+comment on schema disarray is 'The control plane of disarray. Its functions are the way in; its tables are private.';
+
+create table if not exists disarray.schema_migration (
+    version integer primary key,
+    name text not null,
+    checksum text not null,
+    is_breaking boolean not null,
+    applied_at timestamptz not null default clock_timestamp()
+);
+comment on table disarray.schema_migration is
+    'Migrations that were applied. is_breaking: a program that does not know this migration must not use the schema.';
+alter table disarray.schema_migration owner to disarray_owner;

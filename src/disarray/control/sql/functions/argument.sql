@@ -1,0 +1,133 @@
+-- Refusals. Each says what was wrong and that nothing was stored.
+
+create function disarray.check_uri(p_source_uri text)
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if p_source_uri is null
+        or p_source_uri = ''
+        or octet_length(p_source_uri) > 2048
+        or p_source_uri ~ '[\u0001-\u001f\u007f-\u009f]'
+    then
+        raise exception 'source_uri % cannot be used: it must have 1 to 2048 bytes and no control characters. Nothing was stored.',
+            coalesce(quote_literal(left(p_source_uri, 200)), 'NULL')
+        using errcode = 'DA001', hint = 'Rename the file, or exclude it from the watched roots.';
+    end if;
+end
+$$;
+comment on function disarray.check_uri(text) is 'Refuse a uri that could not be stored, printed or indexed safely.';
+
+create function disarray.check_subject(p_subject_key text)
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if p_subject_key is null
+        or p_subject_key = ''
+        or octet_length(p_subject_key) > 256
+        or p_subject_key ~ '[\u0001-\u001f\u007f-\u009f]'
+    then
+        raise exception 'subject_key % cannot be used: it must have 1 to 256 bytes and no control characters. Nothing was stored.',
+            coalesce(quote_literal(left(p_subject_key, 200)), 'NULL')
+        using errcode = 'DA001', hint = 'Mend the subject rule of the dataset.';
+    end if;
+end
+$$;
+comment on function disarray.check_subject(text) is 'Refuse a subject key that could not be stored, printed or indexed safely.';
+
+create function disarray.check_metadata(p_metadata jsonb)
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if p_metadata is null or jsonb_typeof(p_metadata) <> 'object' then
+        raise exception 'metadata must be a JSON object. Nothing was stored.'
+        using errcode = 'DA001';
+    end if;
+    if octet_length(p_metadata::text) > 16384 then
+        raise exception 'metadata has % bytes, at most 16384 are stored. Nothing was stored.', octet_length(p_metadata::text)
+        using errcode = 'DA001', hint = 'Keep large values in the file itself.';
+    end if;
+    if jsonb_path_exists(p_metadata, 'strict $.**{8 to last}') then
+        raise exception 'metadata is nested more than 8 levels deep. Nothing was stored.'
+        using errcode = 'DA001';
+    end if;
+end
+$$;
+comment on function disarray.check_metadata(jsonb) is 'Refuse metadata that would let a sender fill the database.';
+
+create function disarray.parse_reason(p_reason text)
+returns disarray.ingest_queue_reason
+language plpgsql
+immutable
+as $$
+begin
+    return p_reason::disarray.ingest_queue_reason;
+exception when invalid_text_representation then
+    raise exception 'reason % is not known. Nothing was stored.', quote_literal(left(p_reason, 200))
+    using errcode = 'DA001', hint = format('Use one of: %s.', array_to_string(enum_range(null::disarray.ingest_queue_reason), ', '));
+end
+$$;
+comment on function disarray.parse_reason(text) is 'The reason behind a text, or a refusal that lists what is known.';
+
+create function disarray.stronger_reason(p_waiting disarray.ingest_queue_reason, p_new disarray.ingest_queue_reason)
+returns disarray.ingest_queue_reason
+language sql
+immutable
+as $$
+select case
+    -- An operator who changes their mind is right the second time.
+    when p_waiting in ('allow', 'remove') and p_new in ('allow', 'remove') then p_new
+    else greatest(p_waiting, p_new)
+end
+$$;
+comment on function disarray.stronger_reason(disarray.ingest_queue_reason, disarray.ingest_queue_reason) is
+    'What one queue row says after two requests for the same uri became one.';
+
+create function disarray.merged_metadata(p_old jsonb, p_new jsonb)
+returns jsonb
+language sql
+immutable
+as $$
+select case
+    when octet_length((p_old || p_new)::text) <= 16384 then p_old || p_new
+    else p_new
+end
+$$;
+comment on function disarray.merged_metadata(jsonb, jsonb) is
+    'Later keys win. Ever new keys would grow a row without bound: past the cap of one request only the newest request stays.';
+
+create function disarray.merged_request(
+    p_waiting jsonb,
+    p_waiting_reason disarray.ingest_queue_reason,
+    p_new jsonb,
+    p_new_reason disarray.ingest_queue_reason
+)
+returns jsonb
+language sql
+immutable
+as $$
+select case
+    when p_waiting_reason = p_new_reason then disarray.merged_metadata(p_waiting, p_new)
+    else disarray.merged_metadata(p_waiting, p_new) || jsonb_build_object(
+        'reasons',
+        case when jsonb_typeof(p_waiting -> 'reasons') = 'array' then p_waiting -> 'reasons' else '[]' end
+        - p_waiting_reason::text
+        - p_new_reason::text
+        || jsonb_build_array(p_waiting_reason, p_new_reason)
+    )
+end
+$$;
+comment on function disarray.merged_request(jsonb, disarray.ingest_queue_reason, jsonb, disarray.ingest_queue_reason) is
+    'Metadata of two requests that became one; "reasons" keeps every reason, because only the strongest stays in the row.';
+
+create aggregate disarray.merge_metadata(jsonb) (
+    sfunc = jsonb_concat,
+    stype = jsonb,
+    initcond = '{}'
+);
+comment on aggregate disarray.merge_metadata(jsonb) is 'Objects merged in the order given; later keys win.';

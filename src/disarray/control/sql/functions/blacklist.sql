@@ -1,0 +1,78 @@
+create function disarray.blacklist_file(p_source_uri text, p_subject_key text, p_reason text, p_by text)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_file file_info;
+    v_queue_id bigint;
+begin
+    perform check_uri(p_source_uri);
+    perform check_subject(p_subject_key);
+    if coalesce(btrim(p_reason), '') = '' or coalesce(btrim(p_by), '') = '' then
+        raise exception 'blacklisting a file needs a reason and a name. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
+    -- The file row comes first, whether the file is known or not: it is what enqueue_files locks before it looks at the blacklist.
+    insert into file_info as file (source_uri, subject_key, status, first_seen_at, last_seen_at)
+    values (p_source_uri, p_subject_key, 'blacklisted', v_now, v_now)
+    on conflict (source_uri) do update
+    set status = 'blacklisted'
+    returning file.* into v_file;
+    insert into file_blacklist as listed (source_uri, reason, blacklisted_by, blacklisted_at)
+    values (p_source_uri, p_reason, p_by, v_now)
+    on conflict (source_uri) do update
+    set
+        reason = excluded.reason,
+        blacklisted_by = excluded.blacklisted_by,
+        blacklisted_at = excluded.blacklisted_at;
+    delete from ingest_queue as item
+    where
+        item.source_uri = p_source_uri
+        and item.status = 'available';
+    insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
+    values (v_now, 'blacklisted', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
+
+    -- What it contributed, or is contributing at this moment, has to go.
+    if v_file.process_count > 0 or exists (select from ingest_queue as item where item.source_uri = p_source_uri) then
+        v_queue_id := enqueue_file(p_source_uri, v_file.subject_key, 'remove', p_by);
+    end if;
+    return v_queue_id;
+end
+$$;
+comment on function disarray.blacklist_file(text, text, text, text) is
+    'Make a file count for nothing from now on; the queue_id of the item that removes its readings, or NULL where it has none.';
+
+create function disarray.allow_file(p_source_uri text, p_reason text, p_by text)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_file file_info;
+begin
+    if coalesce(btrim(p_reason), '') = '' or coalesce(btrim(p_by), '') = '' then
+        raise exception 'allowing a file needs a reason and a name. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
+    select file.*
+    into v_file
+    from file_info as file
+    where file.source_uri = p_source_uri
+    for update;
+    delete from file_blacklist as listed
+    where listed.source_uri = p_source_uri;
+    if not found then
+        raise exception 'file % is not blacklisted. Nothing was changed.', quote_literal(left(p_source_uri, 200))
+        using errcode = 'DA005', hint = 'disarray files show tells where it stands.';
+    end if;
+    insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
+    values (v_now, 'allowed', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
+    return enqueue_file(p_source_uri, v_file.subject_key, 'allow', p_by);
+end
+$$;
+comment on function disarray.allow_file(text, text, text) is 'Let a blacklisted file count again; the queue_id of the item that brings it back.';

@@ -1,0 +1,570 @@
+-- How claimed work ends, and how it comes back.
+
+create function disarray.assert_subject_held(
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint default null,
+    p_fence bigint default null
+)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_lock subject_lock;
+begin
+    select lock.*
+    into v_lock
+    from subject_lock as lock
+    where lock.subject_key = p_subject_key
+    for update;
+    if v_lock.instance_name is distinct from p_instance_name
+        or v_lock.incarnation is distinct from coalesce(p_incarnation, v_lock.incarnation)
+        or v_lock.fence is distinct from coalesce(p_fence, v_lock.fence)
+        or v_lock.lease_expires_at <= clock()
+    then
+        raise exception 'subject % is no longer held by % (incarnation %, fence %). Nothing was changed.',
+            quote_literal(p_subject_key), quote_literal(p_instance_name),
+            coalesce(p_incarnation::text, 'any'), coalesce(p_fence::text, 'any')
+        using errcode = 'DA002', hint = 'Drop this work: it went back to the queue, or another worker has it.';
+    end if;
+    return v_lock.fence;
+end
+$$;
+comment on function disarray.assert_subject_held(text, text, bigint, bigint) is
+    'First statement of every commit: lock the row of the subject and check instance, incarnation, lease and fence. '
+    'Until the transaction ends nobody can take the subject over.';
+
+create function disarray.lock_claims(p_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
+returns void
+language plpgsql
+as $$
+declare
+    v_subject text;
+    v_unclaimed bigint;
+begin
+    for v_subject in
+        select distinct item.subject_key
+        from disarray.ingest_queue as item
+        where item.queue_id = any(p_queue_ids)
+        order by item.subject_key
+    loop
+        perform disarray.assert_subject_held(v_subject, p_instance_name, p_incarnation);
+    end loop;
+    perform
+    from disarray.file_info as file
+    where file.source_uri in (
+        select item.source_uri
+        from disarray.ingest_queue as item
+        where item.queue_id = any(p_queue_ids)
+    )
+    order by file.source_uri
+    for update;
+
+    select given.queue_id
+    into v_unclaimed
+    from unnest(p_queue_ids) as given (queue_id)
+    left join disarray.ingest_queue as item
+        on
+            given.queue_id = item.queue_id
+            and item.status = 'claimed'
+            and item.claimed_by_instance_name = p_instance_name
+            and item.claimed_incarnation = coalesce(p_incarnation, item.claimed_incarnation)
+    left join disarray.subject_lock as lock
+        on
+            item.subject_key = lock.subject_key
+            and item.fence = lock.fence
+    where lock.fence is null
+    limit 1;
+    if found then
+        raise exception 'item % is not claimed by % (incarnation %). Nothing was changed.',
+            coalesce(v_unclaimed::text, 'NULL'), quote_literal(p_instance_name), coalesce(p_incarnation::text, 'any')
+        using errcode = 'DA002', hint = 'Drop this work: it was finished before, went back to the queue, or another worker has it.';
+    end if;
+end
+$$;
+comment on function disarray.lock_claims(bigint[], text, bigint) is
+    'Lock what a batch of claims stands on, in the order that everybody keeps, and refuse the batch if one claim is not the caller''s.';
+
+create function disarray.complete_items(
+    p_queue_ids bigint[],
+    p_instance_name text,
+    p_metadata jsonb[] default null,
+    p_incarnation bigint default null
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+begin
+    if cardinality(p_queue_ids) <> coalesce(cardinality(p_metadata), cardinality(p_queue_ids)) then
+        raise exception 'complete_items needs one metadata for each of the % items. Nothing was changed.', cardinality(p_queue_ids)
+        using errcode = 'DA001';
+    end if;
+    perform check_outcome(given.metadata)
+    from unnest(p_metadata) as given (metadata);
+    perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
+
+    with done as (
+        delete from ingest_queue as item
+        where item.queue_id = any(p_queue_ids)
+        returning item.*
+    ),
+
+    outcome as (
+        select
+            done.*,
+            coalesce(given.metadata, '{}') as result
+        from unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
+        inner join done on given.queue_id = done.queue_id
+    ),
+
+    noted as (
+        update file_info as file
+        set
+            status = case
+                when file.status = 'blacklisted' then 'blacklisted'
+                when exists (
+                    select
+                    from ingest_queue as waiting
+                    where
+                        waiting.source_uri = outcome.source_uri
+                        and waiting.status = 'available'
+                ) then 'pending'
+                else coalesce(outcome.result ->> 'outcome', 'processed')::file_info_status
+            end,
+            content_hash = coalesce(outcome.result ->> 'content_hash', outcome.content_hash, file.content_hash),
+            -- What was read may be newer than what was announced; what was announced meanwhile is newer still.
+            announced_hash = case
+                when file.announced_hash is not distinct from outcome.content_hash
+                    then coalesce(outcome.result ->> 'content_hash', outcome.content_hash)
+                else file.announced_hash
+            end,
+            quiet_hash = case
+                when outcome.reason = 'quiet' or outcome.metadata -> 'reasons' ? 'quiet'
+                    then coalesce(outcome.result ->> 'content_hash', outcome.content_hash)
+                else file.quiet_hash
+            end,
+            parse_version = coalesce(outcome.result ->> 'parse_version', file.parse_version),
+            logical_start = coalesce((outcome.result ->> 'logical_start')::timestamptz, file.logical_start),
+            logical_end = coalesce((outcome.result ->> 'logical_end')::timestamptz, file.logical_end),
+            process_count = file.process_count + 1,
+            retry_count = 0,
+            crash_count = 0,
+            last_error = null,
+            metadata = merged_metadata(file.metadata, outcome.result)
+        from outcome
+        where file.source_uri = outcome.source_uri
+    )
+
+    insert into ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+    select
+        v_now,
+        'completed',
+        outcome.source_uri,
+        outcome.subject_key,
+        p_instance_name,
+        outcome.result || jsonb_build_object(
+            'queue_id', outcome.queue_id,
+            'reason', outcome.reason,
+            'content_hash', coalesce(outcome.result ->> 'content_hash', outcome.content_hash),
+            'enqueued_at', outcome.enqueued_at,
+            'claimed_at', outcome.claimed_at
+        )
+    from outcome;
+end
+$$;
+comment on function disarray.complete_items(bigint[], text, jsonb[], bigint) is
+    'End claims whose work is committed, all or none. Metadata may say outcome (processed or parked), content_hash, '
+    'parse_version, logical_start and logical_end; the rest is kept with the file.';
+
+create function disarray.complete_item(
+    p_queue_id bigint,
+    p_instance_name text,
+    p_metadata jsonb default '{}',
+    p_incarnation bigint default null
+)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+select complete_items(array[p_queue_id], p_instance_name, array[p_metadata], p_incarnation)
+$$;
+comment on function disarray.complete_item(bigint, text, jsonb, bigint) is 'End one claim whose work is committed.';
+
+create function disarray.check_outcome(p_metadata jsonb)
+returns void
+language plpgsql
+stable
+as $$
+begin
+    perform disarray.check_metadata(p_metadata);
+    if coalesce(p_metadata ->> 'outcome', 'processed') not in ('processed', 'parked') then
+        raise exception 'outcome % is not known, an item is completed as processed or parked. Nothing was changed.', p_metadata -> 'outcome'
+        using errcode = 'DA001', hint = 'Use fail_item for work that could not be done.';
+    end if;
+end
+$$;
+comment on function disarray.check_outcome(jsonb) is 'Refuse metadata of a completion that says what cannot be.';
+
+create function disarray.fail_item(
+    p_queue_id bigint,
+    p_instance_name text,
+    p_error_message text,
+    p_retry_delay_seconds integer default 60,
+    p_metadata jsonb default '{}',
+    p_incarnation bigint default null,
+    p_is_permanent boolean default false
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_item ingest_queue;
+begin
+    perform check_metadata(p_metadata);
+    perform lock_claims(array[p_queue_id], p_instance_name, p_incarnation);
+    select item.*
+    into v_item
+    from ingest_queue as item
+    where item.queue_id = p_queue_id;
+    if p_retry_delay_seconds < 0 then
+        raise exception 'a retry delay of % seconds lies in the past. Nothing was changed.', p_retry_delay_seconds
+        using errcode = 'DA001';
+    end if;
+    perform return_claim(
+        v_item,
+        p_event => 'failed',
+        p_now => v_now,
+        p_error_message => coalesce(p_error_message, 'no reason was given'),
+        p_delay => make_interval(secs => coalesce(p_retry_delay_seconds, 60 * 5 ^ least(v_item.retry_count, 3))),
+        p_attempts => case when p_is_permanent then v_item.max_retries else 1 end,
+        p_metadata => p_metadata
+    );
+end
+$$;
+comment on function disarray.fail_item(bigint, text, text, integer, jsonb, bigint, boolean) is
+    'Give an item back after a failure: available after the delay (NULL: 1, 5, 25 minutes, then 125), or a dead letter '
+    'once its attempts are used up or the failure is permanent.';
+
+create function disarray.release_subject(p_subject_key text, p_instance_name text, p_incarnation bigint default null)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_item ingest_queue;
+begin
+    perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
+    for v_item in
+        select item.*
+        from ingest_queue as item
+        where
+            item.status = 'claimed'
+            and item.claimed_by_instance_name = p_instance_name
+            and item.subject_key = p_subject_key
+        order by item.source_uri
+    loop
+        perform return_claim(v_item, p_event => 'released', p_now => v_now, p_attempts => 0);
+    end loop;
+    delete from subject_lock as lock
+    where lock.subject_key = p_subject_key;
+end
+$$;
+comment on function disarray.release_subject(text, text, bigint) is
+    'Hand a subject back, with what is claimed of it; no attempt is counted.';
+
+create function disarray.renew_subjects(
+    p_subject_keys text[],
+    p_instance_name text,
+    p_lease_seconds integer default 300,
+    p_incarnation bigint default null
+)
+returns text[]
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
+    v_renewed text[];
+begin
+    if p_lease_seconds not between 1 and 86400 then
+        raise exception 'a lease has 1 to 86400 seconds, not %. Nothing was renewed.', p_lease_seconds
+        using errcode = 'DA001';
+    end if;
+    with held as (
+        select lock.subject_key
+        from subject_lock as lock
+        where
+            lock.subject_key = any(p_subject_keys)
+            and lock.instance_name = p_instance_name
+            and lock.incarnation = v_incarnation
+            and lock.lease_expires_at > v_now
+        order by lock.subject_key
+        -- A commit that is under way holds its row; it needs no renewal, and must not hold up those of others.
+        for update skip locked
+    ),
+
+    renewed as (
+        update subject_lock as lock
+        set lease_expires_at = greatest(lock.lease_expires_at, v_now + make_interval(secs => p_lease_seconds))
+        from held
+        where lock.subject_key = held.subject_key
+        returning lock.subject_key, lock.lease_expires_at
+    ),
+
+    shown as (
+        update ingest_queue as item
+        set lease_expires_at = renewed.lease_expires_at
+        from renewed
+        where
+            item.status = 'claimed'
+            and item.claimed_by_instance_name = p_instance_name
+            and item.subject_key = renewed.subject_key
+    )
+
+    select coalesce(array_agg(renewed.subject_key order by renewed.subject_key), '{}')
+    into v_renewed
+    from renewed;
+    return v_renewed;
+end
+$$;
+comment on function disarray.renew_subjects(text[], text, integer, bigint) is
+    'Renew the leases of the named subjects; answers which were. One that is missing is lost, or its commit is under way.';
+
+create function disarray.return_unknown_claims(p_known_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
+returns integer
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
+    v_item ingest_queue;
+    v_count integer := 0;
+begin
+    for v_item in
+        select item.*
+        from ingest_queue as item
+        where
+            item.status = 'claimed'
+            and item.claimed_by_instance_name = p_instance_name
+            and item.claimed_incarnation = v_incarnation
+            and not item.queue_id = any(p_known_queue_ids)
+        order by
+            item.subject_key,
+            item.source_uri
+    loop
+        perform lock_claims(array[v_item.queue_id], p_instance_name, v_incarnation);
+        perform return_claim(v_item, p_event => 'released', p_now => v_now, p_attempts => 0);
+        v_count := v_count + 1;
+    end loop;
+    return v_count;
+end
+$$;
+comment on function disarray.return_unknown_claims(bigint[], text, bigint) is
+    'Hand back claims whose reply was lost on the way, so that nobody works on them; no attempt is counted. '
+    'The caller names every claim that it knows of.';
+
+create function disarray.reap_subjects(p_now timestamptz, p_instance_name text default null)
+returns integer
+language plpgsql
+as $$
+declare
+    v_lock record;
+    v_item disarray.ingest_queue;
+    v_count integer := 0;
+begin
+    for v_lock in
+        select
+            lock.*,
+            known.incarnation <> lock.incarnation as is_former_life
+        from disarray.subject_lock as lock
+        inner join disarray.instance as known on lock.instance_name = known.instance_name
+        where
+            (lock.lease_expires_at <= p_now or known.incarnation <> lock.incarnation)
+            and (p_instance_name is null or lock.instance_name = p_instance_name)
+        order by lock.subject_key
+        -- A worker frozen inside its commit holds this row until its session times out; others must not wait for it.
+        for update of lock skip locked
+    loop
+        continue when not disarray.lock_files_of(v_lock.subject_key);
+        for v_item in
+            select item.*
+            from disarray.ingest_queue as item
+            where
+                item.status = 'claimed'
+                and item.subject_key = v_lock.subject_key
+                and item.claimed_by_instance_name = v_lock.instance_name
+            order by item.source_uri
+        loop
+            perform disarray.return_claim(
+                v_item,
+                p_event => case when v_lock.is_former_life then 'taken_over' else 'lease_expired' end::disarray.ingest_event_event_type,
+                p_now => p_now,
+                p_error_message => case
+                    when v_lock.is_former_life then 'the worker died and was started again'
+                    else 'the lease ran out: the worker died, hung or lost its connection'
+                end,
+                p_attempts => 1,
+                p_crashes => 1
+            );
+        end loop;
+        delete from disarray.subject_lock as lock
+        where lock.subject_key = v_lock.subject_key;
+        v_count := v_count + 1;
+    end loop;
+    return v_count;
+end
+$$;
+comment on function disarray.reap_subjects(timestamptz, text) is
+    'Free subjects whose lease ran out or whose holder lives again; their claims go back as crashed attempts.';
+
+create function disarray.lock_files_of(p_subject_key text)
+returns boolean
+language plpgsql
+as $$
+declare
+    v_wanted bigint;
+    v_locked bigint;
+begin
+    select count(*)
+    into v_wanted
+    from disarray.ingest_queue as item
+    inner join disarray.file_info as file on item.source_uri = file.source_uri
+    where
+        item.status = 'claimed'
+        and item.subject_key = p_subject_key;
+    select count(*)
+    into v_locked
+    from (
+        select
+        from disarray.ingest_queue as item
+        inner join disarray.file_info as file on item.source_uri = file.source_uri
+        where
+            item.status = 'claimed'
+            and item.subject_key = p_subject_key
+        order by file.source_uri
+        for update of file skip locked
+    ) as taken;
+    return v_locked = v_wanted;
+end
+$$;
+comment on function disarray.lock_files_of(text) is
+    'Lock the files that are claimed of a subject, without waiting; false where somebody else is at one of them.';
+
+create function disarray.return_claim(
+    p_item disarray.ingest_queue,
+    p_event disarray.ingest_event_event_type,
+    p_now timestamptz,
+    p_error_message text default null,
+    p_delay interval default '0',
+    p_attempts integer default 1,
+    p_crashes integer default 0,
+    p_metadata jsonb default '{}'
+)
+returns void
+language plpgsql
+as $$
+declare
+    v_retry_count constant integer := p_item.retry_count + p_attempts;
+    v_crash_count constant integer := p_item.crash_count + p_crashes;
+    v_is_dead constant boolean := p_attempts > 0 and v_retry_count >= p_item.max_retries;
+    v_waiting disarray.ingest_queue;
+    v_is_same_version boolean;
+begin
+    select item.*
+    into v_waiting
+    from disarray.ingest_queue as item
+    where
+        item.source_uri = p_item.source_uri
+        and item.status = 'available'
+    for update;
+    v_is_same_version := v_waiting.content_hash is not distinct from p_item.content_hash;
+
+    if v_waiting.queue_id is null and not v_is_dead then
+        update disarray.ingest_queue as item
+        set
+            status = 'available',
+            claimed_by_instance_name = null,
+            claimed_incarnation = null,
+            fence = null,
+            claimed_at = null,
+            lease_expires_at = null,
+            retry_count = v_retry_count,
+            crash_count = v_crash_count,
+            available_at = case when p_attempts = 0 then item.available_at else p_now + p_delay end
+        where item.queue_id = p_item.queue_id;
+    else
+        delete from disarray.ingest_queue as item
+        where
+            item.queue_id = p_item.queue_id
+            -- The same content waiting behind a dead letter is dead too; an operator's request never is.
+            or (v_is_dead and v_is_same_version and item.queue_id = v_waiting.queue_id and v_waiting.reason < 'backfill');
+    end if;
+    if v_waiting.queue_id is not null and not v_is_dead then
+        update disarray.ingest_queue as item
+        set
+            reason = disarray.stronger_reason(p_item.reason, item.reason),
+            metadata = disarray.merged_request(p_item.metadata, p_item.reason, item.metadata, item.reason),
+            retry_count = case when v_is_same_version then v_retry_count else item.retry_count end,
+            crash_count = case when v_is_same_version then v_crash_count else item.crash_count end,
+            available_at = case when v_is_same_version then greatest(item.available_at, p_now + p_delay) else item.available_at end
+        where item.queue_id = v_waiting.queue_id;
+    end if;
+
+    update disarray.file_info as file
+    set
+        status = case
+            when file.status = 'blacklisted' then 'blacklisted'
+            when exists (select from disarray.ingest_queue as item where item.source_uri = p_item.source_uri) then 'pending'
+            else 'failed'
+        end::disarray.file_info_status,
+        retry_count = case when file.announced_hash is not distinct from p_item.content_hash then v_retry_count else file.retry_count end,
+        crash_count = case when file.announced_hash is not distinct from p_item.content_hash then v_crash_count else file.crash_count end,
+        last_error = coalesce(left(p_error_message, 4000), file.last_error)
+    where file.source_uri = p_item.source_uri;
+
+    insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+    select
+        p_now,
+        happened.event_type,
+        p_item.source_uri,
+        p_item.subject_key,
+        p_item.claimed_by_instance_name,
+        p_metadata || jsonb_build_object(
+            'queue_id', p_item.queue_id,
+            'reason', p_item.reason,
+            'content_hash', p_item.content_hash,
+            'retry_count', v_retry_count,
+            'error', left(p_error_message, 4000)
+        )
+    from (
+        values
+            (p_event, true),
+            ('dead_letter', v_is_dead),
+            ('superseded', v_waiting.queue_id is not null and not v_is_same_version and not v_is_dead)
+    ) as happened (event_type, is_so)
+    where happened.is_so;
+    perform disarray.call_turn(p_item.subject_key, p_now + p_delay);
+    if v_waiting.subject_key <> p_item.subject_key then
+        perform disarray.call_turn(v_waiting.subject_key, p_now);
+    end if;
+end
+$$;
+comment on function disarray.return_claim(disarray.ingest_queue, disarray.ingest_event_event_type, timestamptz, text, interval, integer, integer, jsonb) is
+    'Put a claimed row back: as the available row of its uri, into the one that waits already, or away as a dead letter. '
+    'The caller holds the subject lock and the file row.';

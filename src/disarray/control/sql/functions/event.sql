@@ -1,0 +1,76 @@
+create function disarray.provision_event_partitions(p_months_ahead integer default 3)
+returns integer
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_month timestamptz;
+    v_name text;
+    v_created integer := 0;
+begin
+    for v_month in
+        select generate_series(
+            date_trunc('month', clock(), 'UTC'),
+            date_trunc('month', clock(), 'UTC') + make_interval(months => p_months_ahead),
+            interval '1 month'
+        )
+    loop
+        v_name := 'ingest_event_' || to_char(v_month at time zone 'UTC', 'YYYY_MM');
+        continue when to_regclass('disarray.' || v_name) is not null;
+        -- Two instances that start together must not both create it.
+        perform pg_advisory_xact_lock(hashtext('disarray.provision_event_partitions'));
+        continue when to_regclass('disarray.' || v_name) is not null;
+        -- Events of this month that came before its partition stay where they are, in the default one.
+        continue when exists (
+            select
+            from ingest_event_default as stray
+            where
+                stray.occurred_at >= v_month
+                and stray.occurred_at < v_month + interval '1 month'
+        );
+        execute format(
+            'create table %I partition of ingest_event for values from (%L) to (%L)',
+            v_name, v_month, v_month + interval '1 month'
+        );
+        v_created := v_created + 1;
+    end loop;
+    return v_created;
+end
+$$;
+comment on function disarray.provision_event_partitions(integer) is
+    'Create the partitions of ingest_event for this month and the coming ones; how many were missing.';
+
+create function disarray.drop_old_events(p_keep interval)
+returns integer
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_limit constant timestamptz := date_trunc('month', clock() - p_keep, 'UTC');
+    v_partition record;
+    v_dropped integer := 0;
+begin
+    if p_keep < interval '1 month' then
+        raise exception 'events are kept for a month at least, not %. Nothing was dropped.', p_keep
+        using errcode = 'DA001';
+    end if;
+    for v_partition in
+        select child.relname as name
+        from pg_inherits as link
+        inner join pg_class as child on link.inhrelid = child.oid
+        where
+            link.inhparent = 'ingest_event'::regclass
+            and child.relname ~ '^ingest_event_\d{4}_\d{2}$'
+            and to_date(right(child.relname, 7), 'YYYY_MM') < (v_limit at time zone 'UTC')::date
+    loop
+        execute format('drop table %I', v_partition.name);
+        v_dropped := v_dropped + 1;
+    end loop;
+    delete from ingest_event_default as stray
+    where stray.occurred_at < v_limit;
+    return v_dropped;
+end
+$$;
+comment on function disarray.drop_old_events(interval) is 'Drop whole months of events that are older than the given time; how many partitions went.';

@@ -1,0 +1,329 @@
+-- How files come in. Locks are taken in this order everywhere: subject_lock, file_info, ingest_queue, subject;
+-- inside a table by key. Whoever goes against the order (fetch_items) skips what is locked and never waits.
+
+create function disarray.enqueue_files(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[] default null,
+    p_instance_name text default null,
+    p_metadata jsonb[] default null
+)
+returns table (source_uri text, queue_id bigint, verdict text)
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_requests file_request[];
+    v_new_uris text[];
+begin
+    perform check_file_requests(p_source_uris, p_subject_keys, p_reasons, p_metadata);
+
+    -- One request per uri: a batch may name a file twice.
+    v_requests := array(
+        select row(
+            given.uri,
+            (array_agg(given.subject order by given.place desc))[1],
+            max(given.reason),
+            merge_metadata(given.metadata order by given.place),
+            (array_agg(given.metadata ->> 'dataset' order by given.place desc) filter (where given.metadata ? 'dataset'))[1],
+            (array_agg(given.metadata ->> 'content_hash' order by given.place desc) filter (where given.metadata ? 'content_hash'))[1],
+            (array_agg(given.metadata ->> 'parse_version' order by given.place desc) filter (where given.metadata ? 'parse_version'))[1],
+            'enqueued',
+            true,
+            null,
+            0,
+            0
+        )::file_request
+        from (
+            select
+                request.uri,
+                request.subject,
+                parse_reason(coalesce(request.reason, 'file_notification')) as reason,
+                coalesce(request.metadata, '{}') as metadata,
+                request.place
+            from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
+                with ordinality as request (uri, subject, reason, metadata, place)
+        ) as given
+        group by given.uri
+        order by given.uri
+    );
+
+    with inserted as (
+        insert into file_info (source_uri, subject_key, dataset, status, announced_hash, first_seen_at, last_seen_at, metadata)
+        select
+            request.source_uri,
+            request.subject_key,
+            request.dataset,
+            'pending',
+            request.content_hash,
+            v_now,
+            v_now,
+            request.metadata
+        from unnest(v_requests) as request
+        on conflict on constraint file_info_pkey do nothing
+        returning file_info.source_uri
+    )
+    select coalesce(array_agg(inserted.source_uri), '{}')
+    into v_new_uris
+    from inserted;
+
+    if cardinality(v_new_uris) < cardinality(v_requests) then
+        v_requests := judge_known_files(v_requests, v_new_uris, v_now);
+    end if;
+    return query
+    select
+        queued.source_uri,
+        queued.queue_id,
+        queued.verdict
+    from queue_requests(v_requests, p_instance_name, v_now) as queued;
+end
+$$;
+comment on function disarray.enqueue_files(text[], text[], text[], text, jsonb[]) is
+    'Take in notifications: verdict enqueued or merged with the queue_id, unchanged or refused_blacklisted without. '
+    'Metadata keys content_hash, dataset and parse_version identify the version that is announced.';
+
+create function disarray.enqueue_file(
+    p_source_uri text,
+    p_subject_key text,
+    p_reason text default 'file_notification',
+    p_instance_name text default null,
+    p_metadata jsonb default '{}'
+)
+returns bigint
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+select queued.queue_id
+from enqueue_files(
+    array[p_source_uri],
+    array[p_subject_key],
+    array[p_reason],
+    p_instance_name,
+    array[p_metadata]
+) as queued
+$$;
+comment on function disarray.enqueue_file(text, text, text, text, jsonb) is
+    'Take in one notification; the queue_id, or NULL where nothing is to be done (unchanged, or blacklisted).';
+
+create function disarray.check_file_requests(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[],
+    p_metadata jsonb[]
+)
+returns void
+language plpgsql
+stable
+as $$
+declare
+    v_count constant integer := cardinality(p_source_uris);
+begin
+    if v_count is distinct from cardinality(p_subject_keys)
+        or v_count <> coalesce(cardinality(p_reasons), v_count)
+        or v_count <> coalesce(cardinality(p_metadata), v_count)
+    then
+        raise exception 'enqueue_files needs one subject key, reason and metadata for each of the % uris. Nothing was stored.', v_count
+        using errcode = 'DA001';
+    end if;
+    perform
+        disarray.check_uri(request.uri),
+        disarray.check_subject(request.subject),
+        disarray.check_metadata(coalesce(request.metadata, '{}'))
+    from unnest(p_source_uris, p_subject_keys, p_metadata) as request (uri, subject, metadata);
+    if exists (select from unnest(p_source_uris) as given (uri) where starts_with(given.uri, 'subject:')) then
+        raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
+        using errcode = 'DA001';
+    end if;
+end
+$$;
+comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';
+
+create function disarray.judge_known_files(p_requests disarray.file_request[], p_new_uris text[], p_now timestamptz)
+returns disarray.file_request[]
+language plpgsql
+as $$
+declare
+    v_requests disarray.file_request[];
+begin
+    perform
+    from disarray.file_info as file
+    where file.source_uri in (select request.source_uri from unnest(p_requests) as request)
+    order by file.source_uri
+    for update;
+
+    -- A statement of its own: only now, with the rows locked, does a snapshot show what they really say.
+    v_requests := array(
+        select row(
+            request.source_uri,
+            request.subject_key,
+            request.reason,
+            request.metadata,
+            coalesce(request.dataset, file.dataset),
+            coalesce(request.content_hash, file.announced_hash),
+            request.parse_version,
+            case
+                when file.source_uri = any(p_new_uris) then 'enqueued'
+                when request.reason <> 'remove' and blacklist.source_uri is not null then 'refused_blacklisted'
+                when file.status in ('pending', 'blacklisted') then 'enqueued'
+                when request.parse_version is distinct from file.parse_version and request.parse_version is not null then 'enqueued'
+                when request.reason = 'file_notification' and request.content_hash = file.announced_hash then 'unchanged'
+                when request.reason = 'quiet' and request.content_hash = file.quiet_hash then 'unchanged'
+                else 'enqueued'
+            end,
+            judged.is_new_version,
+            file.announced_hash,
+            -- Attempts belong to the content; whoever asks again on purpose gets a full set of them.
+            case when judged.is_new_version or request.reason >= 'backfill' then 0 else file.retry_count end,
+            case when judged.is_new_version then 0 else file.crash_count end
+        )::disarray.file_request
+        from unnest(p_requests) as request
+        inner join disarray.file_info as file on request.source_uri = file.source_uri
+        left join disarray.file_blacklist as blacklist on request.source_uri = blacklist.source_uri
+        cross join lateral (
+            select
+                file.source_uri = any(p_new_uris)
+                or (request.content_hash is not null and request.content_hash is distinct from file.announced_hash)
+        ) as judged (is_new_version)
+        order by request.source_uri
+    );
+
+    update disarray.file_info as file
+    set
+        last_seen_at = p_now,
+        status = case
+            when request.verdict = 'refused_blacklisted' or request.reason = 'remove' then 'blacklisted'
+            when request.verdict = 'enqueued' then 'pending'
+            else file.status
+        end,
+        subject_key = case when request.verdict = 'enqueued' then request.subject_key else file.subject_key end,
+        dataset = case when request.verdict = 'enqueued' then request.dataset else file.dataset end,
+        announced_hash = case when request.verdict = 'enqueued' then request.content_hash else file.announced_hash end,
+        retry_count = case when request.verdict = 'enqueued' then request.retry_count else file.retry_count end,
+        crash_count = case when request.verdict = 'enqueued' then request.crash_count else file.crash_count end,
+        metadata = case
+            when request.verdict = 'enqueued' then disarray.merged_metadata(file.metadata, request.metadata)
+            else file.metadata
+        end
+    from unnest(v_requests) as request
+    where
+        file.source_uri = request.source_uri
+        and not file.source_uri = any(p_new_uris);
+    return v_requests;
+end
+$$;
+comment on function disarray.judge_known_files(disarray.file_request[], text[], timestamptz) is
+    'Decide under the row locks what each notification of a known file means, and write it into file_info.';
+
+create function disarray.queue_requests(p_requests disarray.file_request[], p_instance_name text, p_now timestamptz)
+returns table (source_uri text, queue_id bigint, verdict text)
+language plpgsql
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with queued as (
+        insert into disarray.ingest_queue as waiting (
+            source_uri, subject_key, dataset, reason, content_hash, metadata,
+            requested_by_instance_name, retry_count, crash_count, enqueued_at, available_at
+        )
+        select
+            request.source_uri,
+            request.subject_key,
+            request.dataset,
+            request.reason,
+            request.content_hash,
+            request.metadata,
+            p_instance_name,
+            request.retry_count,
+            request.crash_count,
+            p_now,
+            p_now
+        from unnest(p_requests) as request
+        where request.verdict = 'enqueued'
+        on conflict (source_uri) where status = 'available' do update
+        set
+            subject_key = excluded.subject_key,
+            dataset = excluded.dataset,
+            reason = disarray.stronger_reason(waiting.reason, excluded.reason),
+            content_hash = excluded.content_hash,
+            metadata = disarray.merged_request(waiting.metadata, waiting.reason, excluded.metadata, excluded.reason),
+            requested_by_instance_name = excluded.requested_by_instance_name,
+            retry_count = excluded.retry_count,
+            crash_count = excluded.crash_count,
+            -- A file that waits after a failure goes on waiting, unless it changed or somebody asks on purpose.
+            available_at = case
+                when excluded.content_hash is distinct from waiting.content_hash or excluded.reason >= 'backfill'
+                    then least(waiting.available_at, excluded.available_at)
+                else waiting.available_at
+            end
+        returning
+            waiting.source_uri,
+            waiting.queue_id,
+            waiting.subject_key,
+            -- A row that was inserted has no deleting or locking transaction; one that was merged has ours.
+            case when waiting.xmax = 0 then 'enqueued' else 'merged' end as verdict
+    ),
+
+    answered as (
+        select
+            request.*,
+            queued.queue_id,
+            coalesce(queued.verdict, request.verdict) as answer
+        from unnest(p_requests) as request
+        left join queued on request.source_uri = queued.source_uri
+    ),
+
+    logged as (
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+        select
+            p_now,
+            answered.answer::disarray.ingest_event_event_type,
+            answered.source_uri,
+            answered.subject_key,
+            p_instance_name,
+            jsonb_build_object('reason', answered.reason, 'content_hash', answered.content_hash, 'queue_id', answered.queue_id)
+        from answered
+        union all
+        select
+            p_now,
+            'superseded',
+            answered.source_uri,
+            answered.subject_key,
+            p_instance_name,
+            jsonb_build_object('content_hash', answered.former_hash, 'by', answered.content_hash)
+        from answered
+        where
+            answered.answer = 'merged'
+            and answered.is_new_version
+            and answered.former_hash is not null
+    ),
+
+    turned as (
+        insert into disarray.subject as subject (subject_key, next_turn_at, first_seen_at)
+        select distinct
+            queued.subject_key,
+            p_now,
+            p_now
+        from queued
+        order by queued.subject_key
+        on conflict (subject_key) do update
+        set next_turn_at = greatest(excluded.next_turn_at, subject.last_served_at)
+        -- Where this is false the row is locked all the same: a claim that is about to say "nothing is queued" must wait for us.
+        where
+            subject.next_turn_at is null
+            or subject.next_turn_at > greatest(excluded.next_turn_at, subject.last_served_at)
+    )
+
+    select
+        answered.source_uri,
+        answered.queue_id,
+        answered.answer
+    from answered
+    order by answered.source_uri;
+end
+$$;
+comment on function disarray.queue_requests(disarray.file_request[], text, timestamptz) is
+    'Give every request that needs work its one available row, tell the subjects, and log each answer.';

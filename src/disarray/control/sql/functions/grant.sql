@@ -1,0 +1,41 @@
+-- Who may call what. Nobody but the owner has any privilege on a table.
+
+revoke all on all functions in schema disarray from public;
+revoke all on all tables in schema disarray from public;
+revoke all on all sequences in schema disarray from public;
+revoke all on schema disarray from public;
+grant usage on schema disarray to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
+
+grant execute on function
+    disarray.enqueue_file,
+    disarray.enqueue_files
+to disarray_agent, disarray_worker, disarray_operator;
+
+grant execute on function
+    disarray.register_instance,
+    disarray.fetch_items,
+    disarray.complete_item,
+    disarray.complete_items,
+    disarray.fail_item,
+    disarray.release_subject,
+    disarray.renew_subjects,
+    disarray.return_unknown_claims,
+    disarray.assert_subject_held,
+    disarray.mark_dirty,
+    disarray.reconcile_subject,
+    disarray.provision_event_partitions
+to disarray_worker;
+
+grant execute on function
+    disarray.bind_instance,
+    disarray.blacklist_file,
+    disarray.allow_file,
+    disarray.drop_old_events
+to disarray_operator;
+
+grant execute on function
+    disarray.queue_status,
+    disarray.list_instances,
+    disarray.list_queue,
+    disarray.list_files
+to disarray_reader, disarray_operator, disarray_worker;

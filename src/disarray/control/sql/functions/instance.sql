@@ -1,0 +1,146 @@
+create function disarray.register_instance(
+    p_instance_name text,
+    p_subject_patterns text[] default null,
+    p_metadata jsonb default '{}'
+)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_incarnation bigint;
+begin
+    perform check_instance(p_instance_name);
+    perform check_metadata(p_metadata);
+    perform check_patterns(p_subject_patterns);
+    insert into instance as known (instance_name, incarnation, subject_patterns, registered_at, last_seen_at, metadata)
+    values (p_instance_name, nextval('incarnation_seq'), coalesce(p_subject_patterns, '{*}'), v_now, v_now, p_metadata)
+    on conflict (instance_name) do update
+    set
+        incarnation = excluded.incarnation,
+        subject_patterns = coalesce(p_subject_patterns, known.subject_patterns),
+        registered_at = excluded.registered_at,
+        last_seen_at = excluded.last_seen_at,
+        metadata = excluded.metadata
+    returning known.incarnation into v_incarnation;
+
+    insert into ingest_event (occurred_at, event_type, instance_name, metadata)
+    values (v_now, 'instance_registered', p_instance_name, jsonb_build_object('incarnation', v_incarnation));
+    perform provision_event_partitions();
+    -- The former life of this name is over: its subjects are free at once, not when their leases run out.
+    perform reap_subjects(v_now, p_instance_name);
+    return v_incarnation;
+end
+$$;
+comment on function disarray.register_instance(text, text[], jsonb) is
+    'Begin a new life of an instance: the incarnation that its calls carry. Claims of its former life go back, counted as crashes. '
+    'Without patterns the instance keeps those it has, or serves every subject.';
+
+create function disarray.bind_instance(p_instance_name text, p_subject_patterns text[], p_by text)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform check_patterns(p_subject_patterns);
+    update instance as known
+    set subject_patterns = p_subject_patterns
+    where known.instance_name = p_instance_name;
+    if not found then
+        raise exception 'instance % is not registered. Nothing was changed.', quote_literal(p_instance_name)
+        using errcode = 'DA004', hint = 'disarray status lists the instances that are.';
+    end if;
+    insert into ingest_event (occurred_at, event_type, instance_name, metadata)
+    values (clock(), 'instance_bound', p_instance_name, jsonb_build_object('patterns', p_subject_patterns, 'by', p_by));
+end
+$$;
+comment on function disarray.bind_instance(text, text[], text) is
+    'Change which subjects an instance serves. Subjects that it holds now are finished first.';
+
+create function disarray.check_instance(p_instance_name text)
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if p_instance_name is null
+        or p_instance_name = ''
+        or octet_length(p_instance_name) > 128
+        or p_instance_name ~ '[\u0001-\u001f\u007f-\u009f]'
+    then
+        raise exception 'instance name % cannot be used: it must have 1 to 128 bytes and no control characters. Nothing was changed.',
+            coalesce(quote_literal(left(p_instance_name, 200)), 'NULL')
+        using errcode = 'DA001';
+    end if;
+end
+$$;
+comment on function disarray.check_instance(text) is 'Refuse an instance name that could not be stored or printed safely.';
+
+create function disarray.check_patterns(p_subject_patterns text[])
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if p_subject_patterns = '{}'
+        or cardinality(p_subject_patterns) > 1000
+        or exists (
+            select
+            from unnest(p_subject_patterns) as given (pattern)
+            where coalesce(octet_length(given.pattern), 0) not between 1 and 256
+        )
+    then
+        raise exception 'subject patterns cannot be used: 1 to 1000 of them, each with 1 to 256 bytes. Nothing was changed.'
+        using errcode = 'DA001', hint = 'Use globs such as TOOL0* or CELL-??.';
+    end if;
+end
+$$;
+comment on function disarray.check_patterns(text[]) is 'Refuse patterns that match nothing or cost too much to match.';
+
+create function disarray.matches_pattern(p_subject_key text, p_subject_patterns text[])
+returns boolean
+language sql
+immutable
+as $$
+select
+    '*' = any(p_subject_patterns)
+    or exists (
+        select
+        from unnest(p_subject_patterns) as glob (pattern)
+        where p_subject_key like replace(replace(regexp_replace(glob.pattern, '([\\%_])', '\\\1', 'g'), '*', '%'), '?', '_')
+    )
+$$;
+comment on function disarray.matches_pattern(text, text[]) is 'Whether a subject is matched by one of the globs (* any text, ? one character).';
+
+create function disarray.living_incarnation(p_instance_name text, p_incarnation bigint)
+returns bigint
+language plpgsql
+as $$
+declare
+    v_incarnation bigint;
+begin
+    update disarray.instance as known
+    set last_seen_at = disarray.clock()
+    where
+        known.instance_name = p_instance_name
+        and known.last_seen_at < disarray.clock() - interval '5 seconds';
+    select known.incarnation
+    into v_incarnation
+    from disarray.instance as known
+    where known.instance_name = p_instance_name;
+    if v_incarnation is null and p_incarnation is null then
+        return disarray.register_instance(p_instance_name);
+    end if;
+    if p_incarnation is distinct from v_incarnation and p_incarnation is not null then
+        raise exception 'instance % was started again since: this life of it (%) is over and can change nothing.',
+            quote_literal(p_instance_name), p_incarnation
+        using errcode = 'DA003', hint = 'Stop this process. What it had claimed went back to the queue.';
+    end if;
+    return v_incarnation;
+end
+$$;
+comment on function disarray.living_incarnation(text, bigint) is
+    'The present life of an instance, or an error for a former one. A caller that names no incarnation is taken for the present one.';

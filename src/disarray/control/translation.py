@@ -1,0 +1,81 @@
+"""The one place where PostgreSQL's error codes become our exceptions."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import psycopg
+from psycopg_pool import PoolTimeout
+
+from disarray.errors import (
+    AccessDeniedError,
+    ControlError,
+    DatabaseBusyError,
+    DatabaseUnavailableError,
+    InvalidRequestError,
+    LeaseLostError,
+    NotBlacklistedError,
+    SchemaMissingError,
+    StaleIncarnationError,
+    UnknownInstanceError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+OWN_CODES: dict[str, type[ControlError]] = {
+    "DA001": InvalidRequestError,
+    "DA002": LeaseLostError,
+    "DA003": StaleIncarnationError,
+    "DA004": UnknownInstanceError,
+    "DA005": NotBlacklistedError,
+}
+
+BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
+MISSING_CODES = frozenset({"3F000", "42883", "42P01"})
+ACCESS_CODES = frozenset({"42501", "28000", "28P01"})
+
+
+@contextmanager
+def translated_errors() -> Iterator[None]:
+    """Let nothing of psycopg reach a caller."""
+    try:
+        yield
+    except (psycopg.Error, UnicodeEncodeError) as error:
+        raise translate(error) from error
+
+
+def translate(error: psycopg.Error | UnicodeEncodeError) -> ControlError:
+    """The exception that tells a caller what to do about a database error."""
+    if isinstance(error, UnicodeEncodeError):
+        return InvalidRequestError(f"{error.object!r} is not valid Unicode text. Nothing was stored.")
+    code = error.sqlstate
+    message = _message_of(error)
+    if code in OWN_CODES:
+        return OWN_CODES[code](message)
+    if code in BUSY_CODES:
+        return DatabaseBusyError(f"{message}. Nothing was changed; the call can be repeated.")
+    if code in MISSING_CODES:
+        return SchemaMissingError(f"{message}. Nothing was changed. Run: disarray db migrate")
+    if code in ACCESS_CODES:
+        return AccessDeniedError(f"{message}. Nothing was changed; connect with a role that may do this.")
+    if isinstance(error, PoolTimeout) or _is_connection_failure(error):
+        return DatabaseUnavailableError(f"the database does not answer: {message}. Run: disarray doctor")
+    if isinstance(error, psycopg.DataError):
+        return InvalidRequestError(f"{message}. Nothing was stored.")
+    return ControlError(f"{message} (SQLSTATE {code or 'none'})")
+
+
+def _message_of(error: psycopg.Error) -> str:
+    message = error.diag.message_primary or str(error).strip() or type(error).__name__
+    hint = error.diag.message_hint
+    return f"{message} {hint}" if hint else message
+
+
+def _is_connection_failure(error: psycopg.Error) -> bool:
+    code = error.sqlstate
+    if code is None:
+        # psycopg raises these itself when the socket is gone; a server error always has a code.
+        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+    return code.startswith(("08", "57P", "53"))
