@@ -39,10 +39,10 @@ class Account:
 
     @contextlib.contextmanager
     def reach(self, directory: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Give a path by which this account's processes reach a folder, and the descriptors they must inherit.
+        """Give a path by which this account's processes reach a folder, and descriptors they must inherit.
 
         Under a closed folder such as /root a path is of no use to an account without rights on it. An open
-        descriptor is, and only for this one folder; opening the parents to everybody would be the alternative.
+        descriptor is, for this one folder only; the alternative would be to open its parents to everybody.
         """
         if self.is_caller:
             yield str(directory), ()
@@ -88,14 +88,14 @@ def account_for(owned: Path) -> Account:
         entry = pwd.getpwuid(uid)
     except KeyError:
         raise EmbeddedServerError(
-            f"The user id {uid} has no name on this machine, and PostgreSQL refuses to run without one. Nothing was "
-            "changed. Give the id a line in /etc/passwd, or use a server of your own: set DISARRAY_DSN."
+            f"The user id {uid} has no name on this machine, and PostgreSQL refuses to run without one. "
+            "Nothing was changed. Give it a line in /etc/passwd, or set DISARRAY_DSN to a server of your own."
         ) from None
     return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
 
 
 def _service_account() -> Account:
-    # Shared accounts (postgres, nobody) would let a superuser's `copy … from program` reach other services' files.
+    # Not a shared account (postgres, nobody): `copy … from program` would reach the files of other services.
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
     reason = ""
     for _ in range(3):  # two first starts at once: the loser finds the account, or the password file locked
@@ -103,7 +103,7 @@ def _service_account() -> Account:
             entry = pwd.getpwnam(SERVICE_ACCOUNT)
             return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
         try:
-            made = subprocess.run(  # noqa: S607 (root's PATH is root's own)
+            made = subprocess.run(
                 [*command, "--shell", "/usr/sbin/nologin", SERVICE_ACCOUNT], capture_output=True, check=False
             )
             reason = made.stderr.decode(errors="replace").strip()
@@ -111,7 +111,8 @@ def _service_account() -> Account:
             reason = "there is no useradd on this machine"
     raise EmbeddedServerError(
         f"PostgreSQL refuses to run as root, and the account {SERVICE_ACCOUNT} could not be made: {reason}. "
-        f"Nothing was changed. Make a system account named {SERVICE_ACCOUNT}, or run disarray as a plain user."
+        "Nothing was changed. "
+        f"Make a system account named {SERVICE_ACCOUNT}, or run disarray as a plain user."
     )
 
 
@@ -129,7 +130,7 @@ def find_programs(account: Account) -> Path:
 
 
 def runnable_programs(installed: Path, account: Account, *, copies: Path = _COPIES) -> Path:
-    """Return `installed`/bin, or that of a copy where the account cannot reach it (an environment under /root)."""
+    """Return the installed programs, or a copy where the account cannot reach them (as under /root)."""
     if account.is_caller or server_version(installed / "bin", account) is not None:
         return installed / "bin"
     with (installed / "bin" / "postgres").open("rb") as program:
@@ -143,16 +144,14 @@ def runnable_programs(installed: Path, account: Account, *, copies: Path = _COPI
             for path in [fresh, *fresh.rglob("*")]:
                 executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
                 path.chmod(0o755 if executable else 0o644)
-            with contextlib.suppress(
-                FileExistsError, OSError
-            ):  # another start was faster with the same bytes
+            with contextlib.suppress(OSError):  # another start was faster, with the same bytes
                 fresh.rename(copy)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
     if copy.lstat().st_uid != 0 or server_version(copy / "bin", account) is None:
         raise EmbeddedServerError(
-            f"The account {account.name} can run PostgreSQL neither from {installed} nor from its copy {copy}. "
-            f"The data is untouched. Remove {copy} and try again, or install disarray outside of closed folders."
+            f"{account.name} can run PostgreSQL neither from {installed} nor from {copy}. "
+            "The data is untouched. Remove the latter and try again, or install disarray outside of closed folders."
         )
     return copy / "bin"
 

