@@ -57,3 +57,32 @@ class DatabaseBusyError(ControlError):
 
 class DatabaseUnavailableError(ControlError):
     """The connection failed or broke. Whether the last statement took effect is unknown."""
+
+
+class EmbeddedServerError(DisarrayError):
+    """The embedded PostgreSQL cannot be used as asked. What was committed before is untouched."""
+
+
+class ServerDidNotStartError(EmbeddedServerError):
+    """PostgreSQL or its set-up ended with an error; `log_tail` holds its last words."""
+
+    def __init__(self, message: str, *, log_tail: str) -> None:
+        super().__init__(f"{message}\n\n{log_tail}" if log_tail else message)
+        self.log_tail = log_tail
+
+
+class ServerBusyError(EmbeddedServerError):
+    """Another process holds the state folder and did not let go in time."""
+
+
+class DataVersionError(EmbeddedServerError):
+    """The data directory was written by another major version of PostgreSQL."""
+
+    def __init__(self, message: str, *, found: str, expected: str) -> None:
+        super().__init__(message)
+        self.found = found
+        self.expected = expected
+
+
+class DatabaseUnreachableError(DisarrayError):
+    """No connection to PostgreSQL could be made; nothing was read or changed."""

@@ -1,0 +1,144 @@
+"""What disarray was told, read once into frozen values: flag before environment before file before default."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FILE_NAME = "disarray.toml"
+_HIDDEN = "********"
+
+
+@dataclass(frozen=True)
+class Option:
+    """One thing that can be set, and the names it goes by: `section.key` in the file, flag, variable."""
+
+    name: str
+    flag: str
+    variable: str
+    default: str | None
+    is_path: bool = False
+
+
+# Later sections are added here; the file may hold nothing that is not listed.
+OPTIONS = (
+    Option("state.dir", flag="--state-dir", variable="DISARRAY_STATE_DIR", default=".disarray", is_path=True),
+    Option("database.dsn", flag="--dsn", variable="DISARRAY_DSN", default=None),
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value and where it came from."""
+
+    name: str
+    value: str | None
+    origin: str
+
+    @property
+    def shown(self) -> str | None:
+        """The value as it may appear on a screen or in a log."""
+        return None if self.value is None else redact(self.value)
+
+
+@dataclass(frozen=True)
+class Config:
+    """Everything disarray was told. Without a DSN it uses the embedded server of the state folder."""
+
+    settings: tuple[Setting, ...]
+
+    @property
+    def state_dir(self) -> Path:
+        value = self._setting("state.dir").value
+        assert value is not None
+        return Path(value)
+
+    @property
+    def dsn(self) -> str | None:
+        return self._setting("database.dsn").value
+
+    def origin(self, name: str) -> str:
+        """Where the value of a setting came from."""
+        return self._setting(name).origin
+
+    def _setting(self, name: str) -> Setting:
+        return next(setting for setting in self.settings if setting.name == name)
+
+
+def load(
+    project: Path,
+    *,
+    flags: Mapping[str, str | None] | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Config:
+    """Read the configuration of a project folder; `flags` maps flags to what the command line gave.
+
+    A relative path in the file counts from the file, any other from the project folder.
+    """
+    file = project / FILE_NAME
+    told = _read_file(file)
+    flags = flags or {}
+    environment = os.environ if environment is None else environment
+    settings = []
+    for option in OPTIONS:
+        # An empty variable is an unset one: `DISARRAY_DSN= disarray …` switches it off for one command.
+        candidates = (
+            (flags.get(option.flag), f"flag {option.flag}"),
+            (environment.get(option.variable) or None, f"environment {option.variable}"),
+            (told.get(option.name), f"file {file}"),
+            (option.default, "default"),
+        )
+        value, origin = next((found for found in candidates if found[0] is not None), (None, "default"))
+        if value is not None and option.is_path:
+            value = str(project / Path(value).expanduser())
+        settings.append(Setting(option.name, value, origin))
+    return Config(tuple(settings))
+
+
+def _read_file(file: Path) -> dict[str, str]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as problem:  # ValueError: not UTF-8, or not TOML
+        raise ConfigError(f"{file} cannot be read: {problem}. Nothing was changed.") from problem
+    told: dict[str, str] = {}
+    known = {option.name for option in OPTIONS}
+    for section, table in content.items():
+        for name, value in _entries(section, table):
+            if name not in known:
+                raise ConfigError(
+                    f"{file}: there is no setting {name}. Nothing was changed. Known: {', '.join(sorted(known))}."
+                )
+            if not isinstance(value, str):
+                raise ConfigError(f"{file}: {name} must be a text in quotes. Nothing was changed.")
+            told[name] = value
+    return told
+
+
+def _entries(section: str, table: object) -> list[tuple[str, Any]]:
+    if isinstance(table, dict):
+        return [(f"{section}.{key}", value) for key, value in table.items()]
+    return [(section, table)]
+
+
+def redact(dsn: str) -> str:
+    """Hide the passwords of a DSN, in either form that libpq takes."""
+    # Greedy up to the last @: a password that holds one unescaped is hidden whole.
+    dsn = re.sub(r"(://[^:/?#@]*):.*@", rf"\1:{_HIDDEN}@", dsn)
+    dsn = re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{_HIDDEN}", dsn, flags=re.IGNORECASE)
+    return re.sub(
+        r"(?<![?&\w])((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|[^\s\\])+)",
+        rf"\1{_HIDDEN}",
+        dsn,
+        flags=re.IGNORECASE,
+    )

