@@ -167,7 +167,7 @@ def _replace_functions(connection: Connection) -> None:
         """
         select format('drop routine %s', routine.oid::regprocedure)
         from pg_proc as routine
-        where routine.pronamespace = 'disarray'::regnamespace
+        where routine.pronamespace in ('disarray'::regnamespace, 'telemetry'::regnamespace)
         """
     ).fetchall()
     for (statement,) in dropped:

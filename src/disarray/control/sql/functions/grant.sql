@@ -4,6 +4,8 @@ revoke all on all functions in schema disarray from public;
 revoke all on all tables in schema disarray from public;
 revoke all on all sequences in schema disarray from public;
 revoke all on schema disarray from public;
+revoke all on all functions in schema telemetry from public;
+revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
 
 grant execute on function

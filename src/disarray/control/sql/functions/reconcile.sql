@@ -1,10 +1,29 @@
+create function disarray.instant_of(p_us bigint)
+returns timestamptz
+language sql
+immutable
+as $$
+select timestamptz '1970-01-01 00:00:00Z' + p_us * interval '1 microsecond'
+$$;
+comment on function disarray.instant_of(bigint) is 'The instant behind a count of microseconds since 1970, exact.';
+
+create function disarray.microseconds_of(p_instant timestamptz)
+returns bigint
+language sql
+immutable
+as $$
+select (extract(epoch from p_instant) * 1000000)::bigint
+$$;
+comment on function disarray.microseconds_of(timestamptz) is 'Microseconds since 1970, exact.';
+
 create function disarray.mark_dirty(
     p_subject_key text,
     p_instance_name text,
     p_range_start timestamptz,
     p_range_end timestamptz,
     p_reason text,
-    p_incarnation bigint default null
+    p_incarnation bigint default null,
+    p_dataset text default null
 )
 returns void
 language plpgsql
@@ -13,14 +32,19 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
-    insert into dirty_range (subject_key, range_start, range_end, reason, created_at)
-    values (p_subject_key, p_range_start, p_range_end, p_reason, clock());
+    insert into dirty_range (subject_key, dataset, range_start, range_end, reason, created_at)
+    values (p_subject_key, p_dataset, p_range_start, p_range_end, p_reason, clock());
 end
 $$;
-comment on function disarray.mark_dirty(text, text, timestamptz, timestamptz, text, bigint) is
+comment on function disarray.mark_dirty(text, text, timestamptz, timestamptz, text, bigint, text) is
     'Note that derived numbers of a span are stale; it stays open until reconcile_subject resolves it.';
 
-create function disarray.reconcile_subject(p_subject_key text, p_instance_name text, p_incarnation bigint default null)
+create function disarray.reconcile_subject(
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint default null,
+    p_max_rows bigint default null
+)
 returns timestamptz
 language plpgsql
 security definer
@@ -29,6 +53,8 @@ as $$
 declare
     v_now constant timestamptz := clock();
     v_frontier timestamptz;
+    v_stale record;
+    v_shifted bigint := 0;
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
     select min(open.range_start)
@@ -40,15 +66,51 @@ begin
     if v_frontier is null then
         return null;
     end if;
+    if p_max_rows < (
+        select count(*)
+        from segment_metric as summary
+        where
+            summary.subject_key = p_subject_key
+            and summary.dataset in (select known.dataset from metric as known)
+            and summary.segment_us >= microseconds_of(v_frontier)
+    ) then
+        return null;
+    end if;
+
+    -- However many ranges overlap, one pass from the earliest of them resolves them all.
+    for v_stale in
+        select
+            held.dataset,
+            min(coalesce(around.segment_us, microseconds_of(open.range_start))) as frontier_us
+        from dirty_range as open
+        inner join (select distinct known.dataset from metric as known) as held on held.dataset = coalesce(open.dataset, held.dataset)
+        left join segment as around
+            on
+                around.dataset = held.dataset
+                and around.subject_key = p_subject_key
+                and around.segment_us <= microseconds_of(open.range_start)
+                and around.segment_end_us > microseconds_of(open.range_start)
+        where
+            open.subject_key = p_subject_key
+            and open.resolved_at is null
+        group by held.dataset
+        order by held.dataset
+    loop
+        v_shifted := v_shifted + telemetry.recompute_running_totals(v_stale.dataset, p_subject_key, v_stale.frontier_us);
+    end loop;
     update dirty_range as open
     set resolved_at = v_now
     where
         open.subject_key = p_subject_key
         and open.resolved_at is null;
     insert into ingest_event (occurred_at, event_type, subject_key, instance_name, metadata)
-    values (v_now, 'reconciled', p_subject_key, p_instance_name, jsonb_build_object('frontier', v_frontier));
+    values (
+        v_now, 'reconciled', p_subject_key, p_instance_name,
+        jsonb_build_object('frontier', v_frontier, 'bases_shifted', v_shifted)
+    );
     return v_frontier;
 end
 $$;
-comment on function disarray.reconcile_subject(text, text, bigint) is
-    'Resolve every open dirty range of a held subject; the frontier that was resolved, or NULL where nothing was stale.';
+comment on function disarray.reconcile_subject(text, text, bigint, bigint) is
+    'Shift what is stale of a held subject and resolve its dirty ranges; the frontier, or NULL where nothing was stale '
+    'or more than p_max_rows bases would have to be looked at: then the ranges stay open for a reconcile item.';

@@ -228,6 +228,7 @@ comment on table disarray.ingest_event_default is 'Catches events of months that
 create table disarray.dirty_range (
     range_id bigint generated always as identity primary key,
     subject_key text not null,
+    dataset text,
     range_start timestamptz not null,
     range_end timestamptz not null,
     reason text not null,
@@ -235,7 +236,8 @@ create table disarray.dirty_range (
     resolved_at timestamptz,
     constraint range_is_not_empty check (range_start < range_end)
 );
-comment on table disarray.dirty_range is 'Spans of a subject whose derived numbers are stale until resolved_at is set.';
+comment on table disarray.dirty_range is
+    'Spans of a subject whose derived numbers are stale until resolved_at is set; of all its datasets where none is named.';
 create index dirty_range_unresolved
 on disarray.dirty_range (subject_key, range_start)
 where resolved_at is null;

@@ -1,0 +1,269 @@
+-- Canonical arithmetic over summaries. The kernels fold readings inside a segment; what carries values from segment
+-- to segment is here and nowhere else. float8 throughout, in the order and with the brackets written: other brackets
+-- give other bits.
+
+create function telemetry.junction_float(
+    p_kind text,
+    p_method text,
+    p_max_gap_us bigint,
+    p_from_us bigint,
+    p_from float8,
+    p_from_break text,
+    p_to_us bigint,
+    p_to float8,
+    p_to_break text
+)
+returns float8
+language sql
+immutable
+as $$
+select case
+    when p_from_us is null or p_to_us is null then 0::float8
+    when p_kind = 'increase' and p_to < p_from then p_to
+    when p_kind = 'increase' then p_to - p_from
+    when p_kind <> 'integral' then 0::float8
+    when p_to_us - p_from_us > p_max_gap_us or p_from_break is distinct from p_to_break then 0::float8
+    -- PostgreSQL refuses a product that underflows, NumPy does not: below this both count nothing.
+    when p_method = 'previous' and abs(p_from) < 1e-280 then 0::float8
+    when p_method = 'previous' then p_from * ((p_to_us - p_from_us)::float8 / 1e6::float8)
+    when abs(p_from + p_to) < 1e-280 then 0::float8
+    else ((p_from + p_to) * 0.5::float8) * ((p_to_us - p_from_us)::float8 / 1e6::float8)
+end
+$$;
+comment on function telemetry.junction_float(text, text, bigint, bigint, float8, text, bigint, float8, text) is
+    'The step between the last point before a segment and its first one, for float metrics.';
+
+create function telemetry.junction_int(p_kind text, p_from_us bigint, p_from bigint, p_to_us bigint, p_to bigint)
+returns bigint
+language sql
+immutable
+as $$
+select case
+    when p_kind <> 'increase' or p_from_us is null or p_to_us is null then 0
+    when p_to < p_from then p_to
+    else p_to - p_from
+end
+$$;
+comment on function telemetry.junction_int(text, bigint, bigint, bigint, bigint) is
+    'The step between the last point before a segment and its first one, for integer metrics.';
+
+create function telemetry.recompute_running_totals(p_dataset text, p_subject_key text, p_frontier_us bigint)
+returns bigint
+language plpgsql
+as $$
+declare
+    v_changed bigint;
+begin
+    with series as (
+        select distinct
+            summary.metric,
+            summary.channel
+        from disarray.segment_metric as summary
+        where
+            summary.dataset = p_dataset
+            and summary.subject_key = p_subject_key
+            and summary.segment_us >= p_frontier_us
+    ),
+
+    -- The last piece before the frontier seeds the fold with what is stored; everything from the frontier on follows.
+    pieces as (
+        select
+            seed.*,
+            true as is_seed
+        from series
+        cross join lateral (
+            select summary.*
+            from disarray.segment_metric as summary
+            where
+                summary.dataset = p_dataset
+                and summary.subject_key = p_subject_key
+                and summary.metric = series.metric
+                and summary.channel = series.channel
+                and summary.segment_us < p_frontier_us
+            order by
+                summary.segment_us desc,
+                summary.piece desc
+            limit 1
+        ) as seed
+        union all
+        select
+            summary.*,
+            false as is_seed
+        from disarray.segment_metric as summary
+        where
+            summary.dataset = p_dataset
+            and summary.subject_key = p_subject_key
+            and summary.segment_us >= p_frontier_us
+    ),
+
+    ordered as (
+        select
+            pieces.*,
+            lag(pieces.last_reset) over in_time as former_reset,
+            row_number() over in_time as place
+        from pieces
+        window in_time as (partition by pieces.metric, pieces.channel order by pieces.segment_us, pieces.piece)
+    ),
+
+    -- Nothing is carried over a reset: each stretch between two of them is an island that starts at zero.
+    islands as (
+        select
+            ordered.*,
+            count(*) filter (
+                where ordered.place > 1 and (ordered.piece = 1 or ordered.first_reset is distinct from ordered.former_reset)
+            ) over (
+                partition by ordered.metric, ordered.channel
+                order by ordered.segment_us, ordered.piece
+            ) as island,
+            case when ordered.points > 0 then ordered.last_us when ordered.is_seed then ordered.prior_us end as end_us,
+            case when ordered.points > 0 then ordered.last_float when ordered.is_seed then ordered.prior_float end as end_float,
+            case when ordered.points > 0 then ordered.last_int when ordered.is_seed then ordered.prior_int end as end_int,
+            case when ordered.points > 0 then ordered.last_break when ordered.is_seed then ordered.prior_break end as end_break
+        from ordered
+    ),
+
+    -- A piece without points hands on the last point before it: group each piece with those that follow it pointless.
+    grouped as (
+        select
+            islands.*,
+            count(islands.end_us) over (
+                partition by islands.metric, islands.channel, islands.island
+                order by islands.segment_us, islands.piece
+            ) as point_group
+        from islands
+    ),
+
+    handed as (
+        select
+            grouped.*,
+            first_value(grouped.end_us) over of_group as hand_us,
+            first_value(grouped.end_float) over of_group as hand_float,
+            first_value(grouped.end_int) over of_group as hand_int,
+            first_value(grouped.end_break) over of_group as hand_break
+        from grouped
+        window of_group as (
+            partition by grouped.metric, grouped.channel, grouped.island, grouped.point_group
+            order by grouped.segment_us, grouped.piece
+        )
+    ),
+
+    linked as (
+        select
+            handed.*,
+            row_number() over in_island as place_in_island,
+            lag(handed.hand_us) over in_island as from_us,
+            lag(handed.hand_float) over in_island as from_float,
+            lag(handed.hand_int) over in_island as from_int,
+            lag(handed.hand_break) over in_island as from_break,
+            lag(handed.total_float) over in_island as former_float,
+            lag(handed.total_int) over in_island as former_int
+        from handed
+        window in_island as (
+            partition by handed.metric, handed.channel, handed.island
+            order by handed.segment_us, handed.piece
+        )
+    ),
+
+    -- The seed is the first element of the sum: added to the sum of the rest it would give other bits.
+    elements as (
+        select
+            linked.*,
+            metric.kind,
+            case
+                when metric.is_integer then null
+                when linked.place_in_island = 1 and linked.is_seed then linked.base_float
+                when linked.place_in_island = 1 and metric.kind not in ('min', 'max') then 0::float8
+                when metric.kind in ('min', 'max') then linked.former_float
+                else linked.former_float + telemetry.junction_float(
+                    metric.kind, metric.method, metric.max_gap_us,
+                    linked.from_us, linked.from_float, linked.from_break,
+                    linked.first_us, linked.first_float, linked.first_break
+                )
+            end as element_float,
+            case
+                when not metric.is_integer then null
+                when linked.place_in_island = 1 and linked.is_seed then linked.base_int
+                when linked.place_in_island = 1 and metric.kind not in ('min', 'max') then 0
+                when metric.kind in ('min', 'max') then linked.former_int
+                else linked.former_int + telemetry.junction_int(
+                    metric.kind, linked.from_us, linked.from_int, linked.first_us, linked.first_int
+                )
+            end as element_int
+        from linked
+        inner join disarray.metric as metric
+            on
+                linked.dataset = metric.dataset
+                and linked.metric = metric.metric
+    ),
+
+    folded as (
+        select
+            elements.*,
+            case elements.kind
+                when 'min' then min(elements.element_float) over in_island
+                when 'max' then max(elements.element_float) over in_island
+                else sum(elements.element_float) over in_island
+            end as new_base_float,
+            case elements.kind
+                when 'min' then min(elements.element_int) over in_island
+                when 'max' then max(elements.element_int) over in_island
+                else (sum(elements.element_int) over in_island)::bigint
+            end as new_base_int
+        from elements
+        window in_island as (
+            partition by elements.metric, elements.channel, elements.island
+            order by elements.segment_us, elements.piece
+            rows between unbounded preceding and current row
+        )
+    ),
+
+    shifted as (
+        select
+            folded.*,
+            case
+                when folded.kind in ('min', 'max') or folded.place_in_island = 1 then folded.new_base_float
+                else lag(folded.new_base_float) over in_island + folded.former_float
+            end as new_before_float,
+            case
+                when folded.kind in ('min', 'max') or folded.place_in_island = 1 then folded.new_base_int
+                else lag(folded.new_base_int) over in_island + folded.former_int
+            end as new_before_int
+        from folded
+        window in_island as (
+            partition by folded.metric, folded.channel, folded.island
+            order by folded.segment_us, folded.piece
+        )
+    )
+
+    update disarray.segment_metric as summary
+    set
+        base_float = shifted.new_base_float,
+        base_int = shifted.new_base_int,
+        before_float = shifted.new_before_float,
+        before_int = shifted.new_before_int,
+        prior_us = shifted.from_us,
+        prior_float = shifted.from_float,
+        prior_int = shifted.from_int,
+        prior_break = shifted.from_break
+    from shifted
+    where
+        not shifted.is_seed
+        and summary.dataset = p_dataset
+        and summary.subject_key = p_subject_key
+        and summary.metric = shifted.metric
+        and summary.channel = shifted.channel
+        and summary.segment_us = shifted.segment_us
+        and summary.piece = shifted.piece
+        and (
+            summary.base_float, summary.base_int, summary.before_float, summary.before_int,
+            summary.prior_us, summary.prior_float, summary.prior_int, summary.prior_break
+        ) is distinct from (
+            shifted.new_base_float, shifted.new_base_int, shifted.new_before_float, shifted.new_before_int,
+            shifted.from_us, shifted.from_float, shifted.from_int, shifted.from_break
+        );
+    get diagnostics v_changed = row_count;
+    return v_changed;
+end
+$$;
+comment on function telemetry.recompute_running_totals(text, text, bigint) is
+    'Shift the bases of a subject from a frontier on, in one pass over summaries; how many changed. Readings are never touched.';

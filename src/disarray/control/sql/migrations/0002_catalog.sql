@@ -1,0 +1,173 @@
+-- The catalog: what was read of which file, where it lies, and what follows from it.
+-- breaking: yes
+
+create type disarray.fragment_state as enum (
+    'active',
+    'parked',
+    'dropped'
+);
+comment on type disarray.fragment_state is
+    'active: counts. parked: waits for an operator, counts for nothing. dropped: gone, its bytes wait for the vacuum.';
+
+create table disarray.dataset_version (
+    dataset text not null,
+    parse_version text not null,
+    scan_version text not null,
+    definition jsonb not null,
+    registered_at timestamptz not null,
+    constraint dataset_version_pkey primary key (dataset, parse_version, scan_version)
+);
+comment on table disarray.dataset_version is 'Every definition under which a dataset was ever read or scanned.';
+
+create table disarray.metric (
+    dataset text not null,
+    metric text not null,
+    kind text not null,
+    method text not null,
+    max_gap_us bigint,
+    is_integer boolean not null,
+    unit text not null,
+    constraint metric_pkey primary key (dataset, metric),
+    constraint kind_is_known check (kind in ('sum', 'count', 'integral', 'increase', 'min', 'max')),
+    constraint integrals_know_their_gap check (kind <> 'integral' or max_gap_us is not null)
+);
+comment on table disarray.metric is 'The metrics of each dataset in force: what a recompute needs to know of them.';
+
+create table disarray.run (
+    run_id uuid not null,
+    subject_key text not null,
+    instance_name text not null,
+    fence bigint not null,
+    committed_at timestamptz not null,
+    metadata jsonb not null default '{}',
+    constraint run_pkey primary key (run_id, subject_key)
+);
+comment on table disarray.run is
+    'One row per committed pass over a subject. A commit whose reply was lost is settled by looking here, under the lock row.';
+create index run_of_subject
+on disarray.run (subject_key, committed_at);
+
+create table disarray.file_fingerprint (
+    source_uri text primary key,
+    fingerprint bytea not null,
+    content_hash text not null,
+    parse_version text not null,
+    run_id uuid not null
+);
+comment on table disarray.file_fingerprint is
+    'Block hashes and parser checkpoints of the version whose readings are in, so that the next read costs what changed.';
+
+create table disarray.rejected_row (
+    source_uri text not null,
+    position bigint not null,
+    line bigint not null,
+    reason text not null,
+    detail text not null,
+    sample text not null,
+    run_id uuid not null,
+    constraint rejected_row_pkey primary key (source_uri, position)
+);
+comment on table disarray.rejected_row is
+    'Lines that could not become readings, with the reason and a sample; the first thousand of each file, file_info counts all.';
+
+create table disarray.lake_file (
+    path text primary key,
+    bytes bigint not null,
+    checksum text not null,
+    run_id uuid not null,
+    created_at timestamptz not null
+);
+comment on table disarray.lake_file is 'Every Parquet file that a commit named. What lies in the lake and not here is the orphan of a dead run.';
+
+create table disarray.fragment (
+    fragment_id bigint generated always as identity primary key,
+    dataset text not null,
+    subject_key text not null,
+    segment_us bigint not null,
+    source_uri text not null,
+    generation integer not null,
+    path text not null,
+    row_group integer not null,
+    readings bigint not null,
+    first_position bigint not null,
+    last_position bigint not null,
+    cut_position bigint,
+    first_us bigint not null,
+    last_us bigint not null,
+    parse_version text not null,
+    state disarray.fragment_state not null,
+    run_id uuid not null,
+    created_at timestamptz not null,
+    constraint a_row_group_is_one_fragment unique (path, row_group),
+    constraint a_cut_leaves_something check (cut_position is null or cut_position > first_position),
+    constraint fragment_has_readings check (readings > 0)
+);
+comment on table disarray.fragment is 'What one version of one file says about one segment. The truth about what is visible.';
+comment on column disarray.fragment.cut_position is 'Readings at this position of the file and beyond were replaced and no longer count. NULL: all count.';
+create index fragment_of_segment
+on disarray.fragment (dataset, subject_key, segment_us)
+where state = 'active';
+create index fragment_of_file
+on disarray.fragment (source_uri)
+where state <> 'dropped';
+
+create table disarray.segment (
+    dataset text not null,
+    subject_key text not null,
+    segment_us bigint not null,
+    segment_end_us bigint not null,
+    revision bigint not null,
+    readings bigint not null,
+    duplicates bigint not null,
+    conflicts bigint not null,
+    first_us bigint not null,
+    last_us bigint not null,
+    digest text not null,
+    scan_version text not null,
+    run_id uuid not null,
+    sealed_at timestamptz,
+    constraint segment_pkey primary key (dataset, subject_key, segment_us),
+    constraint segment_has_readings check (readings > 0)
+) with (fillfactor = 80);
+comment on table disarray.segment is 'One row per segment that has readings. "Emptied" equals "never existed".';
+
+create table disarray.segment_metric (
+    dataset text not null,
+    subject_key text not null,
+    metric text not null,
+    channel text not null,
+    segment_us bigint not null,
+    piece smallint not null,
+    readings bigint not null,
+    points bigint not null,
+    total_float float8,
+    total_int bigint,
+    first_us bigint,
+    first_float float8,
+    first_int bigint,
+    first_break text,
+    first_reset text,
+    last_us bigint,
+    last_float float8,
+    last_int bigint,
+    last_break text,
+    last_reset text,
+    base_float float8,
+    base_int bigint,
+    before_float float8,
+    before_int bigint,
+    prior_us bigint,
+    prior_float float8,
+    prior_int bigint,
+    prior_break text,
+    constraint segment_metric_pkey primary key (dataset, subject_key, metric, channel, segment_us, piece),
+    constraint piece_is_head_or_tail check (piece in (0, 1)),
+    constraint points_have_ends check ((points > 0) = (first_us is not null and last_us is not null))
+) with (fillfactor = 80);
+comment on table disarray.segment_metric is
+    'Summary and base of a metric in a segment. Piece 0: up to the first reset, or all; piece 1: from the last reset on.';
+comment on column disarray.segment_metric.base_float is 'What the fold within the piece is added to: the value before it, and the step from the point before it.';
+comment on column disarray.segment_metric.before_float is 'The value just before the first reading: what readings before the first point show.';
+comment on column disarray.segment_metric.prior_us is 'The point before this piece that its first point continues from; NULL where it starts anew.';
+create index segment_metric_in_time
+on disarray.segment_metric (dataset, subject_key, segment_us);
