@@ -201,7 +201,7 @@ class Preamble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Which line names the cells: number `line` (from 1), or the first to match, or the first after the preamble.
+    """Which line names the cells: number `line` (from 1), the first to match, or the one after the preamble.
 
     `names` is for files without a header line: the cells are named by position.
     """
