@@ -11,6 +11,38 @@ class ConfigError(DisarrayError):
     """A configuration or dataset description cannot be used as written. Nothing was read or changed."""
 
 
+class DurationError(ConfigError):
+    """A text is not a duration."""
+
+
+class SegmentRangeError(DisarrayError):
+    """A time lies outside what segments can hold."""
+
+
+class ExpressionError(ConfigError):
+    """An expression cannot be read or does not fit the columns; `position` counts characters from 0."""
+
+    def __init__(self, message: str, *, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class SpecError(ConfigError):
+    """A description is not valid; `problems` holds every fault found in the file, one line each."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class FormatUnknownError(ConfigError):
+    """No instrument description has this name."""
+
+
+class DatasetOverlapError(ConfigError):
+    """A file matches two datasets; it was given to neither."""
+
+
 class FingerprintError(DisarrayError):
     """A stored fingerprint cannot be used. Nothing was read; a reingest of the file makes a new one."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 # What readings carry beside the declared columns, whose names start with a letter: no clash is possible.
@@ -142,8 +142,20 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """Another header under which the same quantity comes, perhaps in another unit (mA instead of A)."""
+
+    source: Source
+    scale: float = 1.0
+    offset: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One column of a reading, and how to get it: `value = cell * scale + offset` (float64 only)."""
+    """One column of a reading, and how to get it: `value = cell * scale + offset` (float64 only).
+
+    Parsers call `in_header`, which also knows the alternatives, and use the scale and offset of what it returns.
+    """
 
     name: str
     source: Source
@@ -156,6 +168,18 @@ class Column:
     nonfinite: Nonfinite = Nonfinite.REJECT
     layouts: tuple[TimeLayout, ...] = ()  # timestamp columns: tried in order, the first that fits wins
     origin: Origin = Origin.CELL
+    alternatives: tuple[Alternative, ...] = ()  # tried in order where `source` is not in the header
+
+    def in_header(self, header: tuple[str, ...]) -> tuple[int, Column] | None:
+        """The index of its cell, and the column with the conversion that holds for that header."""
+        index = self.source.locate(header)
+        if index is not None:
+            return index, self
+        for other in self.alternatives:
+            index = other.source.locate(header)
+            if index is not None:
+                return index, replace(self, source=other.source, scale=other.scale, offset=other.offset)
+        return None
 
     @property
     def is_converted(self) -> bool:
@@ -201,7 +225,7 @@ class Preamble:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """Which line names the cells: number `line` (from 1), or the first to match, or the first after the preamble.
+    """Which line names the cells: number `line` (from 1), the first to match, or the one after the preamble.
 
     `names` is for files without a header line: the cells are named by position.
     """
