@@ -53,3 +53,7 @@ class UnsafePathError(DisarrayError):
 
 class UnreadableFileError(DisarrayError):
     """A file as a whole cannot be read as its format says. Nothing of it is kept."""
+
+
+class FragmentWriteError(DisarrayError):
+    """Fragments could not be written. The catalog knows nothing of them; free space or mend the lake, then retry."""

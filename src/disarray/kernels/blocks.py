@@ -41,7 +41,9 @@ def hash_descriptor(descriptor: int) -> str:
     size = 0
     while block := os.pread(descriptor, BLOCK_BYTES, size):
         # A short read before the end would shift every later block.
-        while len(block) < BLOCK_BYTES and (more := os.pread(descriptor, BLOCK_BYTES - len(block), size + len(block))):
+        while len(block) < BLOCK_BYTES and (
+            more := os.pread(descriptor, BLOCK_BYTES - len(block), size + len(block))
+        ):
             block += more
         hashes.append(hash_block(block))
         size += len(block)

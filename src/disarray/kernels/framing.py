@@ -78,7 +78,6 @@ class Framer:
             self._skipped = len(self._carry)
             self._carry = b""
 
-
     @property
     def has_tail(self) -> bool:
         """Whether bytes without a newline are left."""

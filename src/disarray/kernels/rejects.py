@@ -26,7 +26,6 @@ class RejectReason(StrEnum):
     NONFINITE = "nonfinite"
     INTEGER_OVERFLOW = "integer_overflow"
     BAD_BOOLEAN = "bad_boolean"
-    BAD_TEXT = "bad_text"
     BAD_TIME = "bad_time"
     MISSING_TIME = "missing_time"
     TIME_OUT_OF_RANGE = "time_out_of_range"
@@ -65,7 +64,9 @@ class RejectLog:
     listed: list[Reject] = field(default_factory=list)
     by_reason: Counter[RejectReason] = field(default_factory=Counter)
 
-    def add(self, reason: RejectReason, *, line: int, offset: int, raw: bytes, column: str | None = None) -> None:
+    def add(
+        self, reason: RejectReason, *, line: int, offset: int, raw: bytes, column: str | None = None
+    ) -> None:
         """Count a reject, and keep it if there is room."""
         self.by_reason[reason] += 1
         if len(self.listed) < MAX_LISTED_REJECTS:

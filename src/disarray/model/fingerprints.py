@@ -52,7 +52,9 @@ class LineCounts:
     waiting: int = 0
 
     def __add__(self, other: LineCounts) -> LineCounts:
-        return LineCounts(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return LineCounts(
+            *(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True))
+        )
 
     @property
     def is_balanced(self) -> bool:

@@ -22,6 +22,7 @@ class Change(StrEnum):
     GROWN = "grown"
     TRUNCATED = "truncated"
     REWRITTEN = "rewritten"
+    REREAD = "reread"  # asked for, or read under another parse version
 
 
 class Replacement(StrEnum):
@@ -46,6 +47,7 @@ class Seam:
 
 
 NEW_FILE = Seam(Change.NEW, ORIGIN)
+READ_AGAIN = Seam(Change.REREAD, ORIGIN)
 
 
 def locate_seam(
@@ -84,7 +86,7 @@ def judge_replacement(
     stored: Fingerprint, seam: Seam, *, kept: int, first_us: int | None, last_us: int | None
 ) -> Replacement:
     """Say what a new version does to the old readings, from its own totals: nothing may vanish unnoticed."""
-    if seam.change in (Change.NEW, Change.UNCHANGED, Change.GROWN):
+    if seam.change not in (Change.TRUNCATED, Change.REWRITTEN):
         return Replacement.REPLACES
     if stored.first_us is None or stored.last_us is None:
         return Replacement.REPLACES
