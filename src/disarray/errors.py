@@ -41,3 +41,7 @@ class FormatUnknownError(ConfigError):
 
 class DatasetOverlapError(ConfigError):
     """A file matches two datasets; it was given to neither."""
+
+
+class SubjectMissingError(DisarrayError):
+    """A file belongs to a dataset but does not say which subject it is about; nothing was read from it."""
