@@ -5,7 +5,6 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError, FormatUnknownError, SpecError
@@ -16,6 +15,7 @@ from disarray.model.spec_table import Problems, Table, near_miss
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
+    from pathlib import Path
 
     from disarray.model.dataset import Dataset
     from disarray.model.format import Format
@@ -47,7 +47,7 @@ def shipped_descriptions() -> dict[str, Description]:
 
 
 def all_descriptions(project: Path | None = None) -> dict[str, Description]:
-    """The shipped descriptions and those in `formats/` of the project folder; a name belongs to one of them."""
+    """The shipped descriptions and those in `formats/` of the project folder; no name is in both."""
     known = shipped_descriptions()
     folder = project / OWN_FORMATS_FOLDER if project else None
     for entry in sorted(folder.glob("*.toml")) if folder else []:
@@ -72,7 +72,7 @@ def describe_text(name: str, text: str, *, shown: str = "") -> Description:
 
 
 def load_datasets(path: Path) -> tuple[Dataset, ...]:
-    """The datasets of a disarray.toml, validated as a whole; roots and own formats are taken beside the file."""
+    """The datasets of a disarray.toml, validated as a whole; roots and own formats are sought beside it."""
     document = _parse(_text_of(path, str(path)), str(path))
     folder = path.absolute().parent
     problems = Problems(str(path))

@@ -86,7 +86,7 @@ def _event_time_written(below: object, above: object) -> object:
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above or below
     # A dataset that says both where and how has its own rule: a start stamp of the format must not linger.
-    if "layouts" in above and above.keys() & {"from", "match"}:
+    if "layouts" in above and above.keys() & {"from", "match", "join"}:
         return above
     return overlay(below, above)
 

@@ -91,13 +91,13 @@ def read_event_time(
     """The event time rule, None where nothing is written; the dataset's `zone_name` wins."""
     if not table.values:
         return None
-    pattern = table.optional("match", regex(), "")
-    columns = table.optional("from", several(text, at_least=1), ())
-    sources = tuple(Source(names=(column,)) for column in columns)
-    if pattern:
-        sources = (Source(names=columns, pattern=pattern),)
-    if not sources:
-        table.refuse("from", "expected the header of the time column, found nothing; the key is required")
+    joined = table.optional("join", several(text, at_least=2), ())
+    source = read_source(table)
+    sources = tuple(Source(names=(column,)) for column in joined) if joined else (source,)
+    if bool(joined) == bool(source.names or source.pattern):
+        table.refuse(
+            "from", "expected the time column's header in 'from' or 'match', or two and more in 'join'"
+        )
     found = table.required("layouts", layouts, _ISO_ONLY)
     start_table = table.table("start", "start")
     start = _read_start(start_table, fields) if start_table.values else None

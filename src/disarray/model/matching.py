@@ -43,7 +43,7 @@ def match_file(uri: str, datasets: Sequence[Dataset]) -> Match | None:
     if len(found) > 1:
         names = " and ".join(f"'{dataset.name}'" for dataset, _ in found)
         raise DatasetOverlapError(
-            f"{uri} matches the datasets {names}, so it was given to neither; narrow 'files' or 'roots' of one of them"
+            f"{uri} matches the datasets {names}, so it was given to none; narrow 'files' or 'roots' of one"
         )
     dataset, relative = found[0]
     return Match(dataset, _subject(uri, dataset, relative))
@@ -74,9 +74,10 @@ def _checked(uri: str, dataset: Dataset, subject: str) -> str:
     try:
         return subject_key(subject)
     except MisfitError as misfit:
+        rule = dataset.subject
         raise SubjectMissingError(
-            f"{uri} belongs to dataset '{dataset.name}', but its {dataset.subject.kind} rule {dataset.subject.text!r} "
-            f"gives {subject[:60]!r} instead of {misfit.expected}; nothing was read. Mend the rule or rename the file"
+            f"{uri} belongs to dataset '{dataset.name}', but its {rule.kind} rule {rule.text!r} gives "
+            f"{subject[:60]!r} instead of {misfit.expected}; nothing was read. Mend the rule or the name"
         ) from None
 
 
@@ -87,7 +88,7 @@ def _path_of(uri: str) -> PurePath:
 
 
 def _below_roots(path: PurePath, roots: Sequence[str]) -> str | None:
-    """The path below the first root that holds it. Names only: whether links lead out is for who opens the file."""
+    """The path below the first root that holds it, by name alone: whoever opens the file looks at links."""
     if ".." in path.parts or "\0" in str(path):
         return None
     for root in roots:
