@@ -142,8 +142,8 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
     ("path", "value", "message"),
     [
         ("columns.amps.type", "flaot64", "bool, timestamp, found 'flaot64'; did you mean 'float64'?"),
-        ("columns.amps.type", "flaot64", "disarray.toml: dataset[0].columns.amps.type: expected one of float64"),
-        ("format", "cyclr", "dataset[0].format: expected the name of a format or a table, found 'cyclr'; did"),
+        ("columns.amps.type", "flaot64", "dataset[0].columns.amps.type: expected one of float64"),
+        ("format", "cyclr", "dataset[0].format: expected the name of a format or a table, found 'cyclr'"),
         ("segment", "6 hrs", "dataset[0].segment: expected a duration such as '15 min', found '6 hrs'"),
         ("segment", "0 s", "dataset[0].segment: expected a duration from 1 s to 365 d, found '0 s'"),
         ("zone", "Europe/Berlim", "found 'Europe/Berlim'; did you mean 'Europe/Berlin'?"),
