@@ -43,6 +43,10 @@ class DatasetOverlapError(ConfigError):
     """A file matches two datasets; it was given to neither."""
 
 
+class SubjectMissingError(DisarrayError):
+    """A file belongs to a dataset but does not say which subject it is about; nothing was read from it."""
+
+
 class FingerprintError(DisarrayError):
     """A stored fingerprint cannot be used. Nothing was read; a reingest of the file makes a new one."""
 

@@ -1,21 +1,24 @@
-"""One kind of file and what it means: the unit that `[[dataset]]` in disarray.toml declares."""
+"""One kind of file and what it means: the value that a `[[dataset]]` table in disarray.toml becomes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from disarray.model.read_spec import Key, KeyKind, ReadSpec, RejectLimits
+from disarray.model.read_spec import Key, ReadSpec, RejectLimits
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disarray.model.format import Column, ColumnType, EventTime, Format
+    from disarray.model.metrics import Metric
+    from disarray.model.rollups import Rollup
 
 AttributeValue = str | int | float | bool
-CONTENT_KEY = Key(KeyKind.CONTENT)
-NO_LIMITS = RejectLimits()
+
+# The attributes of every subject that does not say otherwise.
+EVERY_SUBJECT = "*"
 
 
 class SubjectKind(StrEnum):
@@ -56,36 +59,58 @@ class Store(StrEnum):
     TIMESCALE = "timescale"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dataset:
-    """A dataset, validated; durations are int64 microseconds, None means unlimited."""
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column whose value belongs to the subject, not to the reading: joined when fragments are scanned."""
 
     name: str
-    files: tuple[str, ...]
-    roots: tuple[str, ...]
+    type: ColumnType
+    value: AttributeValue | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dataset:
+    """A dataset, validated: docs/dataset-reference.md says what each part means. None is unlimited."""
+
+    name: str
+    description: str
+    files: tuple[str, ...]  # globs below the roots
+    roots: tuple[str, ...]  # absolute; a file outside them is refused
     format: Format
     subject: SubjectRule
     event_time: EventTime
     columns: tuple[Column, ...]
-    channel: str | None = None
-    attribute_types: Mapping[str, ColumnType] = field(default_factory=dict)
-    attributes: Mapping[str, Mapping[str, AttributeValue]] = field(default_factory=dict)
-    order_by: tuple[str, ...] = ()
-    key: Key = CONTENT_KEY
-    priority: int = 0
+    channel: str | None
+    attribute_types: Mapping[str, ColumnType]
+    attributes: Mapping[str, Mapping[str, AttributeValue]]  # subject, or EVERY_SUBJECT → name → value
+    order_by: tuple[str, ...]
+    key: Key
+    priority: int
     segment_us: int
-    horizon_us: int | None = None
-    future_tolerance_us: int | None = None
-    back_correction_window_us: int = 0
+    horizon_us: int | None
+    future_tolerance_us: int
+    back_correction_window_us: int
     quiet_after_us: int
-    on_shrink: OnShrink = OnShrink.PARK
-    reread: Reread = Reread.TAIL
-    reject_limits: RejectLimits = NO_LIMITS
-    restate_after_us: int | None = None
-    store: Store = Store.LAKE
-    retain_us: int | None = None
+    on_shrink: OnShrink
+    reread: Reread
+    reject_limits: RejectLimits
+    restate_after_us: int
+    store: Store
+    retain_us: int | None
+    metrics: tuple[Metric, ...]
+    rollups: tuple[Rollup, ...]
     parse_version: str = ""
     scan_version: str = ""
+
+    @property
+    def column_types(self) -> dict[str, ColumnType]:
+        """What expressions may name: the columns and the attributes."""
+        return {column.name: column.type for column in self.columns} | dict(self.attribute_types)
+
+    def attributes_of(self, subject: str) -> tuple[Attribute, ...]:
+        """The constant columns of one subject, in a fixed order; what nobody set is NULL."""
+        values = {**self.attributes.get(EVERY_SUBJECT, {}), **self.attributes.get(subject, {})}
+        return tuple(Attribute(name, type_, values.get(name)) for name, type_ in self.attribute_types.items())
 
     def read_spec(self) -> ReadSpec:
         """What a parser needs, and nothing else."""

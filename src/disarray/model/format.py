@@ -13,6 +13,8 @@ POSITION = "_position"
 OCCURRENCE = "_occurrence"
 
 DEFAULT_MAX_LINE_BYTES = 1 << 20
+DEFAULT_TRUE_TOKENS = ("true", "True", "TRUE", "1")
+DEFAULT_FALSE_TOKENS = ("false", "False", "FALSE", "0")
 DEFAULT_MAX_PREAMBLE_LINES = 1_000
 
 
@@ -154,7 +156,7 @@ class Alternative:
 class Column:
     """One column of a reading, and how to get it: `value = cell * scale + offset` (float64 only).
 
-    Parsers call `in_header`, which also knows the alternatives, and use the scale and offset of what it returns.
+    Parsers call `in_header`, which knows the alternatives, and use the scale and offset of what it returns.
     """
 
     name: str
@@ -256,8 +258,8 @@ class Format:
     trailing_delimiter: bool = False
     short_rows: ShortRows = ShortRows.REJECT
     null_tokens: tuple[str, ...] = ()  # the empty cell is always null
-    true_tokens: tuple[str, ...] = ("true", "True", "TRUE", "1")
-    false_tokens: tuple[str, ...] = ("false", "False", "FALSE", "0")
+    true_tokens: tuple[str, ...] = DEFAULT_TRUE_TOKENS
+    false_tokens: tuple[str, ...] = DEFAULT_FALSE_TOKENS
     max_line_bytes: int = DEFAULT_MAX_LINE_BYTES
     preamble: Preamble = Preamble()
     header: Header = Header()
