@@ -86,3 +86,55 @@ class DataVersionError(EmbeddedServerError):
 
 class DatabaseUnreachableError(DisarrayError):
     """No connection to PostgreSQL could be made; nothing was read or changed."""
+
+
+class DurationError(ConfigError):
+    """A text is not a duration."""
+
+
+class SegmentRangeError(DisarrayError):
+    """A time lies outside what segments can hold."""
+
+
+class ExpressionError(ConfigError):
+    """An expression cannot be read or does not fit the columns; `position` counts characters from 0."""
+
+    def __init__(self, message: str, *, position: int = 0) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+class SpecError(ConfigError):
+    """A description is not valid; `problems` holds every fault found in the file, one line each."""
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class FormatUnknownError(ConfigError):
+    """No instrument description has this name."""
+
+
+class DatasetOverlapError(ConfigError):
+    """A file matches two datasets; it was given to neither."""
+
+
+class SubjectMissingError(DisarrayError):
+    """A file belongs to a dataset but does not say which subject it is about; nothing was read from it."""
+
+
+class FingerprintError(DisarrayError):
+    """A stored fingerprint cannot be used. Nothing was read; a reingest of the file makes a new one."""
+
+
+class UnsafePathError(DisarrayError):
+    """A path is a link, a device, a directory, or outside the allowed roots. Nothing was read."""
+
+
+class UnreadableFileError(DisarrayError):
+    """A file as a whole cannot be read as its format says. Nothing of it is kept."""
+
+
+class FragmentWriteError(DisarrayError):
+    """Fragments could not be written. The catalog knows nothing of them; free space or mend the lake, then retry."""

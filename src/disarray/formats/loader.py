@@ -1,0 +1,115 @@
+"""Instrument descriptions from TOML: the shipped ones, and a project's own beside its disarray.toml."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from disarray.errors import ConfigError, FormatUnknownError, SpecError
+from disarray.model.dataset_reader import read_datasets
+from disarray.model.format_reader import read_format
+from disarray.model.spec_table import Problems, Table, near_miss
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from importlib.resources.abc import Traversable
+    from pathlib import Path
+
+    from disarray.model.dataset import Dataset
+    from disarray.model.format import Format
+
+# A description is a page; a thousand times that is a wrong file.
+MAX_DESCRIPTION_BYTES = 4 << 20
+OWN_FORMATS_FOLDER = "formats"
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """A format as written and as read."""
+
+    name: str
+    text: str
+    table: Mapping[str, object]
+    format: Format
+    shipped: bool
+
+
+def shipped_descriptions() -> dict[str, Description]:
+    """What comes with disarray, by name."""
+    found = sorted((entry for entry in files("disarray.formats").iterdir()), key=lambda entry: entry.name)
+    return {
+        entry.name.removesuffix(".toml"): _describe(entry, shown=entry.name, shipped=True)
+        for entry in found
+        if entry.name.endswith(".toml")
+    }
+
+
+def all_descriptions(project: Path | None = None) -> dict[str, Description]:
+    """The shipped descriptions and those in `formats/` of the project folder; no name is in both."""
+    known = shipped_descriptions()
+    folder = project / OWN_FORMATS_FOLDER if project else None
+    for entry in sorted(folder.glob("*.toml")) if folder else []:
+        if entry.stem in known:
+            raise SpecError(
+                (f"{entry}: a shipped format is named '{entry.stem}' too; choose another file name",)
+            )
+        known[entry.stem] = _describe(entry, shown=str(entry), shipped=False)
+    return known
+
+
+def find_description(name: str, known: Mapping[str, Description]) -> Description:
+    """The description of that name; an unknown name is answered with the nearest."""
+    if name not in known:
+        raise FormatUnknownError(f"there is no format '{name}'; {near_miss(name, list(known))}")
+    return known[name]
+
+
+def describe_text(name: str, text: str, *, shown: str = "") -> Description:
+    """A description from its text, for one that is being written."""
+    return _read(name, text, shown=shown or f"{name}.toml", shipped=False)
+
+
+def load_datasets(path: Path) -> tuple[Dataset, ...]:
+    """The datasets of a disarray.toml, validated as a whole; roots and own formats are sought beside it."""
+    document = _parse(_text_of(path, str(path)), str(path))
+    folder = path.absolute().parent
+    problems = Problems(str(path))
+    tables = {name: known.table for name, known in all_descriptions(folder).items()}
+    datasets = read_datasets(document, problems=problems, descriptions=tables, folder=folder)
+    problems.raise_if_any()
+    return datasets
+
+
+def _describe(entry: Traversable, *, shown: str, shipped: bool) -> Description:
+    return _read(entry.name.removesuffix(".toml"), _text_of(entry, shown), shown=shown, shipped=shipped)
+
+
+def _read(name: str, text: str, *, shown: str, shipped: bool) -> Description:
+    table = _parse(text, shown)
+    problems = Problems(shown)
+    described = read_format(name, Table(table, path="", kind="format", problems=problems))
+    problems.raise_if_any()
+    return Description(name=name, text=text, table=table, format=described, shipped=shipped)
+
+
+def _text_of(entry: Traversable, shown: str) -> str:
+    try:
+        with entry.open("rb") as stream:
+            content = stream.read(MAX_DESCRIPTION_BYTES + 1)
+    except OSError as error:
+        raise ConfigError(f"{shown} cannot be read ({error.strerror}); nothing was changed") from error
+    if len(content) > MAX_DESCRIPTION_BYTES:
+        raise SpecError((f"{shown}: larger than {MAX_DESCRIPTION_BYTES >> 20} MiB; this is no description",))
+    try:
+        return content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError((f"{shown}: not UTF-8 at byte {error.start}; TOML has to be",)) from error
+
+
+def _parse(text: str, shown: str) -> dict[str, object]:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError((f"{shown}: not TOML: {error}",)) from error

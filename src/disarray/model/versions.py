@@ -1,0 +1,91 @@
+"""Versions of a dataset: a change that matters is always seen, one that does not never costs a rebuild."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import fields, is_dataclass, replace
+from datetime import time
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from disarray.model.expression_text import canonical_text
+from disarray.model.expressions import Binary, Call, Case, ColumnRef, IsNull, Literal, Negate, Not
+from disarray.model.read_spec import KeyKind
+
+if TYPE_CHECKING:
+    from disarray.model.dataset import Dataset
+
+# Raised when the code reads or folds the same description differently: stored readings are then made anew.
+PARSE_RULES = 1
+SCAN_RULES = 1
+
+# For people only: they change no bit of a reading or a result.
+_WORDS_ONLY = frozenset({"title", "unit", "description"})
+_EXPRESSIONS = (Literal, ColumnRef, Negate, Not, IsNull, Binary, Call, Case)
+
+
+def with_versions(dataset: Dataset) -> Dataset:
+    """The dataset with the hashes of what it says about parsing and about scanning."""
+    return replace(dataset, parse_version=parse_version(dataset), scan_version=scan_version(dataset))
+
+
+def parse_version(dataset: Dataset) -> str:
+    """Changes exactly when files have to be read again."""
+    described = _plain(dataset.format)
+    assert isinstance(described, dict)
+    del described["name"], described["reread_whole"]
+    return _digest(
+        {
+            "rules": PARSE_RULES,
+            "format": described,
+            "subject": _plain(dataset.subject),
+            "channel": dataset.channel,
+            "order_by": list(dataset.order_by),  # fragments are stored in order
+            "occurrence": dataset.key.kind is KeyKind.CONTENT,  # counted while the file is read
+            "segment_us": dataset.segment_us,
+            "future_tolerance_us": dataset.future_tolerance_us,
+            "reject_limits": _plain(dataset.reject_limits),
+        }
+    )
+
+
+def scan_version(dataset: Dataset) -> str:
+    """Changes exactly when fragments have to be scanned again, beyond what reading again would bring."""
+    return _digest(
+        {
+            "rules": SCAN_RULES,
+            "key": _plain(dataset.key),
+            "priority": dataset.priority,
+            "attribute_types": _plain(dataset.attribute_types),
+            "attributes": _plain(dataset.attributes),
+            "metrics": {metric.name: _plain(metric) for metric in dataset.metrics},
+            "rollups": {rollup.name: _plain(rollup) for rollup in dataset.rollups},
+        }
+    )
+
+
+def _plain(value: object) -> object:
+    """JSON of a value; field by field, so that the order of keys in a TOML file leaves no trace."""
+    if isinstance(value, _EXPRESSIONS):
+        return canonical_text(value)
+    if is_dataclass(value):
+        own = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {key: _plain(part) for key, part in own.items() if key not in _WORDS_ONLY}
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, time):
+        return value.isoformat()
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        parts = [_plain(part) for part in value]
+        named = all(isinstance(part, dict) and "name" in part for part in parts)
+        return sorted(parts, key=lambda part: json.dumps(part, sort_keys=True)) if named else parts
+    assert value is None or isinstance(value, str | int | float)
+    return value
+
+
+def _digest(parts: dict[str, object]) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()[:32]
