@@ -11,6 +11,7 @@ from disarray.control import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @pytest.fixture(scope="session")
@@ -24,3 +25,11 @@ def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield embedded.start(state).dsn
     finally:
         embedded.stop(state)
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """A state folder that does not exist yet, and whose server is surely gone after the test."""
+    state = tmp_path / "project" / ".disarray"
+    yield state
+    embedded.stop(state)

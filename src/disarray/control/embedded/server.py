@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control.embedded.account import account_for, find_programs
 from disarray.control.embedded.cluster import DATABASE, SUPERUSER, Launcher, data_version
-from disarray.control.embedded.place import Place
+from disarray.control.embedded.place import Place, remove_sockets
 from disarray.control.embedded.processes import (
     is_postmaster_of_another_hand,
     read_postmaster_file,
@@ -95,8 +95,9 @@ def stop(state_dir: Path, *, timeout: float = 90.0) -> bool:
     deadline = time.monotonic() + timeout
     with _explained(place), place.turn(deadline=deadline):
         was_alive = place.is_alive()
-        _end_server(place, _identity(place), place.is_alive, deadline=deadline)
-        place.remove_socket_directory()
+        identity = _identity(place)
+        _end_server(place, identity, place.is_alive, deadline=deadline)
+        remove_sockets(identity[0], with_folder=True)
         return was_alive
 
 
@@ -149,12 +150,8 @@ def _launch(place: Place, alive_lock: int, deadline: float) -> None:
     )
     # The lock proves that nobody lives here. PostgreSQL sees only the pids in these files, and would refuse
     # to start for as long as some other process happens to bear one.
-    for leftover in (
-        place.data / "postmaster.pid",
-        place.socket_directory / ".s.PGSQL.5432",
-        place.socket_directory / ".s.PGSQL.5432.lock",
-    ):
-        leftover.unlink(missing_ok=True)
+    (place.data / "postmaster.pid").unlink(missing_ok=True)
+    remove_sockets(place.name)
     if not place.data.exists() or not any(place.data.iterdir()):
         launcher.initialise()
     launcher.check_version()
@@ -191,7 +188,8 @@ def _running_server(place: Place) -> EmbeddedServer | None:
     dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={written.socket_directory}"
     from psycopg import pq
 
-    if pq.PGconn.ping(dsn.encode()) != pq.Ping.OK:
+    # A frozen postmaster accepts and never answers: without a limit the question would hang with it.
+    if pq.PGconn.ping(f"{dsn}&connect_timeout=2".encode()) != pq.Ping.OK:
         return None
     return EmbeddedServer(dsn, place.data, written.pid, data_version(place) or "")
 
