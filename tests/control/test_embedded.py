@@ -385,7 +385,7 @@ def test_socket_folder_that_somebody_else_made_is_refused(state_dir: Path) -> No
 
 def test_full_disk_is_told_with_the_log_and_leaves_nothing_half_made(small_disk: Path) -> None:
     state = small_disk / ".disarray"
-    with pytest.raises(EmbeddedServerError, match="No space left on device|Check free disk space"):
+    with pytest.raises(EmbeddedServerError, match=r"No space left on device|Check free disk space"):
         embedded.start(state)
     assert not (state / "postgres").exists()
     assert list(state.glob("postgres.new-*")) == []
