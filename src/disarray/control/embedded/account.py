@@ -37,22 +37,6 @@ class Account:
     def is_caller(self) -> bool:
         return self.uid == os.geteuid()
 
-    @contextlib.contextmanager
-    def reach(self, directory: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Give a path by which this account's processes reach a folder, and descriptors they must inherit.
-
-        Under a closed folder such as /root a path is of no use to an account without rights on it. An open
-        descriptor is, for this one folder only; the alternative would be to open its parents to everybody.
-        """
-        if self.is_caller:
-            yield str(directory), ()
-            return
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            yield f"/proc/self/fd/{descriptor}", (descriptor,)
-        finally:
-            os.close(descriptor)
-
     def run(
         self,
         command: Sequence[str | Path],
@@ -77,6 +61,20 @@ class Account:
             group=None if self.is_caller else self.gid,
             extra_groups=None if self.is_caller else [],
         )
+
+
+@contextlib.contextmanager
+def reach(directory: Path) -> Iterator[tuple[str, int]]:
+    """Give a path by which any account reaches one folder, as long as it inherits the descriptor beside it.
+
+    A plain path is of no use to an account that may not pass a closed parent such as /root. And pg_ctl hands
+    it to a shell, where a `$` in the name of a project would begin a variable.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield f"/proc/self/fd/{descriptor}", descriptor
+    finally:
+        os.close(descriptor)
 
 
 def account_for(owned: Path) -> Account:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disarray.control.embedded.account import server_version
+from disarray.control.embedded.account import reach, server_version
 from disarray.errors import DataVersionError, EmbeddedServerError, ServerDidNotStartError
 
 if TYPE_CHECKING:
@@ -74,19 +74,17 @@ class Launcher:
         fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.place.state))
         try:
             os.chown(fresh, self.account.uid, self.account.gid)
-            with self.account.reach(fresh) as (path, descriptors):
+            with reach(fresh) as (path, descriptor):
                 self._run(
                     "initdb",
                     *("--pgdata", path, "--username", SUPERUSER, "--data-checksums", "--auth", "peer"),
                     # One collation on every machine: by code point, as the order of uris by bytes asks.
                     *("--encoding", "UTF8", "--locale", "C"),
                     *("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"),
-                    descriptors=descriptors,
+                    descriptor=descriptor,
                 )
                 create = f"create database {DATABASE};\n".encode()
-                self._run(
-                    "postgres", "--single", "-D", path, SUPERUSER, descriptors=descriptors, given=create
-                )
+                self._run("postgres", "--single", "-D", path, SUPERUSER, descriptor=descriptor, given=create)
             _sync_folder(fresh)
             with contextlib.suppress(FileNotFoundError):
                 self.place.data.rmdir()
@@ -122,11 +120,11 @@ class Launcher:
         options = (
             f"-k {self.place.socket_directory} -p 5432 -c listen_addresses= -c cluster_name={self.place.name}"
         )
-        with self.account.reach(self.place.data) as (path, descriptors):
+        with reach(self.place.data) as (path, descriptor):
             self._run(
                 "pg_ctl",
                 *("start", "--wait", "--timeout", "120", "--silent", "--pgdata", path, "--options", options),
-                descriptors=descriptors,
+                descriptor=descriptor,
             )
 
     def _write_settings(self) -> None:
@@ -155,13 +153,13 @@ class Launcher:
             os.fsync(descriptor)
         os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def _run(self, program: str, *arguments: str, descriptors: tuple[int, ...], given: bytes = b"") -> None:
+    def _run(self, program: str, *arguments: str, descriptor: int, given: bytes = b"") -> None:
         log = self.place.open_log()
         try:
             ended = self.account.run(
                 [self.programs / program, *arguments],
                 output=log,
-                descriptors=(*descriptors, self.alive_lock),
+                descriptors=(descriptor, self.alive_lock),
                 given=given,
             )
         finally:
