@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 from disarray.control import embedded
-from disarray.control.embedded import Condition, EmbeddedServer, processes
+from disarray.control.embedded import Condition, EmbeddedServer, account, processes
 from disarray.control.embedded.place import Place
 from disarray.errors import DataVersionError, EmbeddedServerError, ServerBusyError, ServerDidNotStartError
 
@@ -299,7 +299,7 @@ def test_folder_that_is_no_cluster_is_left_as_it_is(state_dir: Path) -> None:
 def test_failed_start_shows_the_last_words_of_the_log(server: EmbeddedServer, state_dir: Path) -> None:
     embedded.stop(state_dir)
     (state_dir / "postgres" / "postgresql.auto.conf").write_text("nonsense = on\n")
-    with pytest.raises(ServerDidNotStartError, match="pg_ctl ended with code 1") as failure:
+    with pytest.raises(ServerDidNotStartError, match="ended while it was starting") as failure:
         embedded.start(state_dir)
     assert 'unrecognized configuration parameter "nonsense"' in failure.value.log_tail
     assert processes_of(state_dir) == ()
@@ -362,6 +362,34 @@ def test_copied_state_folder_gets_a_server_of_its_own(
         assert ask(copy, "select number from kept") == ask(original, "select number from kept") == 7
     finally:
         embedded.stop(tmp_path / "copy")
+
+
+def test_stop_of_a_copied_state_folder_leaves_the_original_alone(
+    server: EmbeddedServer, state_dir: Path, tmp_path: Path
+) -> None:
+    subprocess.run(["cp", "--archive", state_dir, tmp_path / "copy"], check=True)
+    assert embedded.stop(tmp_path / "copy") is False
+    assert ask(server, "select 1") == 1
+
+
+def test_server_that_somebody_started_by_hand_is_left_alone(server: EmbeddedServer, state_dir: Path) -> None:
+    embedded.stop(state_dir)
+    owner = account.account_for(server.data_dir)
+    programs = account.find_programs(owner)
+
+    def pg_ctl(*arguments: str) -> None:
+        with account.reach(server.data_dir) as (path, descriptor):
+            command = [str(programs / "pg_ctl"), "--silent", "--wait", "--pgdata", path, *arguments]
+            assert owner.run(command, output=subprocess.DEVNULL, descriptors=[descriptor]).returncode == 0
+
+    pg_ctl("start", "--options", "-c listen_addresses= -c unix_socket_directories=.")
+    try:
+        by_hand = (server.data_dir / "postmaster.pid").read_text()
+        with pytest.raises(EmbeddedServerError, match="that disarray did not start"):
+            embedded.start(state_dir)
+        assert (server.data_dir / "postmaster.pid").read_text() == by_hand
+    finally:
+        pg_ctl("stop")
 
 
 def test_removed_state_folder_gives_way_to_a_fresh_one(server: EmbeddedServer, state_dir: Path) -> None:

@@ -62,6 +62,14 @@ def test_log_that_was_swapped_for_a_link_is_not_followed(state_dir: Path, tmp_pa
     assert not (tmp_path / "shadow").exists()
 
 
+def test_data_that_was_copied_without_its_owner_is_refused_with_the_fix(state_dir: Path) -> None:
+    server = embedded.start(state_dir)
+    embedded.stop(state_dir)
+    os.chown(server.data_dir, 0, 0)
+    with pytest.raises(EmbeddedServerError, match=f"chown -R {account.SERVICE_ACCOUNT}: "):
+        embedded.start(state_dir)
+
+
 def test_programs_in_a_closed_folder_are_copied_to_an_open_one(tmp_path: Path) -> None:
     service = account.account_for(tmp_path)
     package = account.find_programs(service).parent.parent

@@ -93,13 +93,18 @@ class Launcher:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
-    def check_version(self) -> None:
-        """Refuse data of another major version before PostgreSQL does, and say what to do."""
+    def check_data(self) -> None:
+        """Refuse data that PostgreSQL would refuse, and say what to do."""
         found = data_version(self.place)
         if found is None:
             raise EmbeddedServerError(
                 f"{self.place.data} exists and is no PostgreSQL data directory. It was not touched. "
                 "Move it away and try again."
+            )
+        if self.place.data.stat().st_uid != self.account.uid:
+            raise EmbeddedServerError(
+                f"{self.place.data} does not belong to {self.account.name}, who runs the server. Nothing was "
+                f"changed. Fix: chown -R {self.account.name}: {self.place.data}"
             )
         installed = server_version(self.programs, self.account) or "unknown"
         expected = installed.partition(".")[0]
@@ -113,7 +118,7 @@ class Launcher:
             )
 
     def launch(self) -> None:
-        """Start PostgreSQL and wait until it has recovered and takes connections."""
+        """Start PostgreSQL, detached from this process; it may take a while until it answers."""
         self._write_settings()
         self.place.make_socket_directory(self.account)
         # On the command line nothing overrides them: the server is found by these, and closed to the network.
@@ -123,7 +128,7 @@ class Launcher:
         with reach(self.place.data) as (path, descriptor):
             self._run(
                 "pg_ctl",
-                *("start", "--wait", "--timeout", "120", "--silent", "--pgdata", path, "--options", options),
+                *("start", "--no-wait", "--silent", "--pgdata", path, "--options", options),
                 descriptor=descriptor,
             )
 

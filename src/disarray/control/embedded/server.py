@@ -20,7 +20,7 @@ from disarray.control.embedded.processes import (
     send_signal,
     server_processes,
 )
-from disarray.errors import EmbeddedServerError, ServerBusyError
+from disarray.errors import EmbeddedServerError, ServerBusyError, ServerDidNotStartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,10 +81,7 @@ def start(state_dir: Path, *, timeout: float = 120.0) -> EmbeddedServer:
                 _launch(place, alive_lock, deadline)
             finally:
                 os.close(alive_lock)
-            while (server := _running_server(place)) is None:
-                _check(deadline, place, "has started and does not answer")
-                time.sleep(_POLL_SECONDS)
-            return server
+            return _await_answer(place, deadline)
 
 
 def stop(state_dir: Path, *, timeout: float = 90.0) -> bool:
@@ -95,9 +92,12 @@ def stop(state_dir: Path, *, timeout: float = 90.0) -> bool:
     deadline = time.monotonic() + timeout
     with _explained(place), place.turn(deadline=deadline):
         was_alive = place.is_alive()
-        identity = _identity(place)
-        _end_server(place, identity, place.is_alive, deadline=deadline)
-        remove_sockets(identity[0], with_folder=True)
+        cluster_name, uid = _identity(place)
+        _end_server(place, (cluster_name, uid), place.is_alive, deadline=deadline)
+        # The pid file of a copied folder names the original, whose socket is not ours to remove.
+        name = cluster_name if was_alive else place.name
+        if not server_processes(name, uid):
+            remove_sockets(name, with_folder=True)
         return was_alive
 
 
@@ -154,8 +154,22 @@ def _launch(place: Place, alive_lock: int, deadline: float) -> None:
     remove_sockets(place.name)
     if not place.data.exists() or not any(place.data.iterdir()):
         launcher.initialise()
-    launcher.check_version()
+    launcher.check_data()
     launcher.launch()
+
+
+def _await_answer(place: Place, deadline: float) -> EmbeddedServer:
+    """Wait for as long as it recovers, and not a moment longer than it lives."""
+    while (server := _running_server(place)) is None:
+        if not place.is_alive():
+            raise ServerDidNotStartError(
+                "PostgreSQL ended while it was starting. What was committed before is safe on disk. "
+                f"Mend what {place.log} says and try again; its last lines:",
+                log_tail=place.log_tail(),
+            )
+        _check(deadline, place, "is still starting; try again later")
+        time.sleep(_POLL_SECONDS)
+    return server
 
 
 def _end_server(
