@@ -15,6 +15,7 @@ from disarray.control import connections, embedded, migrations
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
+    from pathlib import Path
 
     from disarray.control.connections import Connection
 
@@ -30,6 +31,14 @@ def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield embedded.start(state).dsn
     finally:
         embedded.stop(state)
+
+
+@pytest.fixture
+def state_dir(tmp_path: Path) -> Iterator[Path]:
+    """A state folder that does not exist yet, and whose server is surely gone after the test."""
+    state = tmp_path / "project" / ".disarray"
+    yield state
+    embedded.stop(state)
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""What disarray was told, read once into frozen values: flag before environment before file before default."""
+"""What disarray was told, read once into frozen values: flag > environment > file > default."""
 
 from __future__ import annotations
 
@@ -117,7 +117,8 @@ def _read_file(file: Path) -> dict[str, str]:
         for name, value in _entries(section, table):
             if name not in known:
                 raise ConfigError(
-                    f"{file}: there is no setting {name}. Nothing was changed. Known: {', '.join(sorted(known))}."
+                    f"{file}: there is no setting {name}. Nothing was changed. "
+                    f"There are: {', '.join(sorted(known))}."
                 )
             if not isinstance(value, str):
                 raise ConfigError(f"{file}: {name} must be a text in quotes. Nothing was changed.")

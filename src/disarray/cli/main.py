@@ -21,6 +21,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,  # rich alone would take as long to import as all the rest
     pretty_exceptions_enable=False,  # its tracebacks print local variables, and with them passwords
+    epilog="Exit codes: 0 it worked, 1 it failed and said why, 2 it was called wrongly.",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(db.app, name="db")
@@ -40,7 +41,7 @@ def disarray(
     *,
     state_dir: Annotated[
         str | None,
-        typer.Option(help="Where the embedded database and other state live.", show_default=".disarray"),
+        typer.Option(help="Where the embedded database and other state live; ./.disarray if not given."),
     ] = None,
     dsn: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL (15 or later) instead of the embedded one.")

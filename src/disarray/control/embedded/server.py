@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from disarray.control.embedded.account import account_for, find_programs
 from disarray.control.embedded.cluster import DATABASE, SUPERUSER, Launcher, data_version
-from disarray.control.embedded.place import Place
+from disarray.control.embedded.place import Place, remove_sockets
 from disarray.control.embedded.processes import (
     is_postmaster_of_another_hand,
     read_postmaster_file,
     send_signal,
     server_processes,
 )
-from disarray.errors import EmbeddedServerError, ServerBusyError
+from disarray.errors import EmbeddedServerError, ServerBusyError, ServerDidNotStartError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -81,10 +81,7 @@ def start(state_dir: Path, *, timeout: float = 120.0) -> EmbeddedServer:
                 _launch(place, alive_lock, deadline)
             finally:
                 os.close(alive_lock)
-            while (server := _running_server(place)) is None:
-                _check(deadline, place, "has started and does not answer")
-                time.sleep(_POLL_SECONDS)
-            return server
+            return _await_answer(place, deadline)
 
 
 def stop(state_dir: Path, *, timeout: float = 90.0) -> bool:
@@ -95,8 +92,12 @@ def stop(state_dir: Path, *, timeout: float = 90.0) -> bool:
     deadline = time.monotonic() + timeout
     with _explained(place), place.turn(deadline=deadline):
         was_alive = place.is_alive()
-        _end_server(place, _identity(place), place.is_alive, deadline=deadline)
-        place.remove_socket_directory()
+        cluster_name, uid = _identity(place)
+        _end_server(place, (cluster_name, uid), place.is_alive, deadline=deadline)
+        # The pid file of a copied folder names the original, whose socket is not ours to remove.
+        name = cluster_name if was_alive else place.name
+        if not server_processes(name, uid):
+            remove_sockets(name, with_folder=True)
         return was_alive
 
 
@@ -149,16 +150,26 @@ def _launch(place: Place, alive_lock: int, deadline: float) -> None:
     )
     # The lock proves that nobody lives here. PostgreSQL sees only the pids in these files, and would refuse
     # to start for as long as some other process happens to bear one.
-    for leftover in (
-        place.data / "postmaster.pid",
-        place.socket_directory / ".s.PGSQL.5432",
-        place.socket_directory / ".s.PGSQL.5432.lock",
-    ):
-        leftover.unlink(missing_ok=True)
+    (place.data / "postmaster.pid").unlink(missing_ok=True)
+    remove_sockets(place.name)
     if not place.data.exists() or not any(place.data.iterdir()):
         launcher.initialise()
-    launcher.check_version()
+    launcher.check_data()
     launcher.launch()
+
+
+def _await_answer(place: Place, deadline: float) -> EmbeddedServer:
+    """Wait for as long as it recovers, and not a moment longer than it lives."""
+    while (server := _running_server(place)) is None:
+        if not place.is_alive():
+            raise ServerDidNotStartError(
+                "PostgreSQL ended while it was starting. What was committed before is safe on disk. "
+                f"Mend what {place.log} says and try again; its last lines:",
+                log_tail=place.log_tail(),
+            )
+        _check(deadline, place, "is still starting; try again later")
+        time.sleep(_POLL_SECONDS)
+    return server
 
 
 def _end_server(
@@ -191,7 +202,8 @@ def _running_server(place: Place) -> EmbeddedServer | None:
     dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={written.socket_directory}"
     from psycopg import pq
 
-    if pq.PGconn.ping(dsn.encode()) != pq.Ping.OK:
+    # A frozen postmaster accepts and never answers: without a limit the question would hang with it.
+    if pq.PGconn.ping(f"{dsn}&connect_timeout=2".encode()) != pq.Ping.OK:
         return None
     return EmbeddedServer(dsn, place.data, written.pid, data_version(place) or "")
 

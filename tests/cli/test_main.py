@@ -1,0 +1,118 @@
+"""The command line as a person meets it: as a process, with its exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def disarray(
+    *arguments: str, project: Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
+    return subprocess.run(
+        [sys.executable, "-m", "disarray", *arguments],
+        cwd=project,
+        env=inherited | (environment or {}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_help_answers_at_once_and_imports_nothing_heavy(tmp_path: Path) -> None:
+    began = time.perf_counter()
+    assert disarray("--help", project=tmp_path).returncode == 0
+    assert (
+        time.perf_counter() - began < 1.5
+    )  # 0.1 s on an idle machine; the imports below are what would cost
+    code = "import sys, disarray.cli.main; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"pyspark", "psycopg", "pyarrow", "numpy", "rich", "stamina"} & set(loaded)
+
+
+def test_help_works_beside_a_broken_configuration(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text("[broken")
+    assert disarray("db", "--help", project=tmp_path).returncode == 0
+
+
+def test_an_error_on_purpose_is_one_message_without_traceback(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text("[broken")
+    ended = disarray("config", "show", project=tmp_path)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("disarray: ")
+    assert "Traceback" not in ended.stderr
+
+
+def test_a_wrong_call_ends_with_code_2(tmp_path: Path) -> None:
+    assert disarray("db", "nonsense", project=tmp_path).returncode == 2
+
+
+def test_config_show_names_each_origin_and_hides_the_password(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text('[state]\ndir = "kept"\n')
+    environment = {"DISARRAY_DSN": "postgresql://alice:s3cret@db/lab"}
+    as_text = disarray("config", "show", project=tmp_path, environment=environment)
+    as_json = disarray("config", "show", "--json", project=tmp_path, environment=environment)
+    assert json.loads(as_json.stdout) == [
+        {
+            "name": "state.dir",
+            "value": str(tmp_path / "kept"),
+            "origin": f"file {tmp_path / 'disarray.toml'}",
+        },
+        {
+            "name": "database.dsn",
+            "value": "postgresql://alice:********@db/lab",
+            "origin": "environment DISARRAY_DSN",
+        },
+    ]
+    assert "s3cret" not in as_text.stdout + as_json.stdout
+    assert "environment DISARRAY_DSN" in as_text.stdout
+
+
+def test_db_url_of_an_own_server_is_that_servers_dsn(tmp_path: Path) -> None:
+    dsn = "postgresql://alice:s3cret@db/lab"
+    assert disarray("--dsn", dsn, "db", "url", project=tmp_path).stdout == f"{dsn}\n"
+    assert "neither starts nor stops" in disarray("--dsn", dsn, "db", "stop", project=tmp_path).stdout
+    assert not (tmp_path / ".disarray").exists()
+
+
+@pytest.mark.postgres
+def test_db_url_starts_the_server_and_prints_what_psql_takes(state_dir: Path) -> None:
+    from disarray.control.embedded import account
+
+    project = state_dir.parent
+    project.mkdir()
+    url = disarray("db", "url", project=project).stdout.strip()
+    psql = account.find_programs(account.account_for(state_dir)) / "psql"
+    told = subprocess.run(
+        [psql, url, "-Atc", "select current_database()"], capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "disarray\n"
+    assert "is running" in disarray("db", "start", project=project).stdout
+    assert disarray("db", "stop", project=project).stdout == "PostgreSQL is stopped\n"
+    assert disarray("db", "stop", project=project).stdout == "PostgreSQL was not running\n"
+
+
+@pytest.mark.postgres
+def test_doctor_names_the_fix_of_each_failing_line(state_dir: Path) -> None:
+    project = state_dir.parent
+    project.mkdir()
+    ended = disarray("doctor", "--json", project=project, environment={"JAVA_HOME": "/nowhere"})
+    failed = {
+        check["name"]: check["fix"] for check in json.loads(ended.stdout) if check["verdict"] == "failed"
+    }
+    assert ended.returncode == 1
+    assert failed["postgresql"] == "disarray db start"
+    assert "openjdk-17-jre-headless" in failed["java"]
+    assert not state_dir.exists()

@@ -1,0 +1,113 @@
+"""Where values come from, and what is never shown."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from disarray.config import load, redact
+from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE = '[state]\ndir = "from-file"\n[database]\ndsn = "service=file"\n'
+ENVIRONMENT = {"DISARRAY_STATE_DIR": "from-environment", "DISARRAY_DSN": "service=environment"}
+FLAGS = {"--state-dir": "from-flag", "--dsn": "service=flag"}
+
+
+def test_without_any_word_state_lives_in_the_project_and_the_database_is_embedded(tmp_path: Path) -> None:
+    config = load(tmp_path, environment={})
+    assert config.state_dir == tmp_path / ".disarray"
+    assert config.dsn is None
+    assert [setting.origin for setting in config.settings] == ["default", "default"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "expected"),
+    [
+        pytest.param({}, {}, "file", id="file-before-default"),
+        pytest.param({}, ENVIRONMENT, "environment", id="environment-before-file"),
+        pytest.param(FLAGS, ENVIRONMENT, "flag", id="flag-before-environment"),
+        pytest.param(
+            dict.fromkeys(FLAGS), {"DISARRAY_DSN": "", "DISARRAY_STATE_DIR": ""}, "file", id="empty-is-unset"
+        ),
+    ],
+)
+def test_the_nearest_word_wins_and_is_named(
+    tmp_path: Path, flags: dict[str, str | None], environment: dict[str, str], expected: str
+) -> None:
+    (tmp_path / "disarray.toml").write_text(FILE)
+    config = load(tmp_path, flags=flags, environment=environment)
+    assert config.state_dir == tmp_path / f"from-{expected}"
+    assert config.dsn == f"service={expected}"
+    assert {setting.origin.split()[0] for setting in config.settings} == {expected}
+
+
+def test_an_absolute_state_folder_stays_where_it_is(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    assert (
+        load(tmp_path / "project", flags={"--state-dir": str(elsewhere)}, environment={}).state_dir
+        == elsewhere
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('[databse]\ndsn = "x"\n', "no setting databse.dsn"),
+        ('[database]\nurl = "x"\n', "no setting database.url"),
+        ('dsn = "x"\n', "no setting dsn"),
+        ("[database]\ndsn = 5\n", "database.dsn must be a text"),
+        ("[database\n", "cannot be read"),
+    ],
+)
+def test_a_file_with_a_slip_is_refused_by_name(tmp_path: Path, text: str, complaint: str) -> None:
+    (tmp_path / "disarray.toml").write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load(tmp_path, environment={})
+
+
+def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_bytes("# Größe\n".encode("latin-1"))
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, environment={})
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://alice:s3cret@db:5432/lab",
+        "postgresql://alice:s3cret@more@db/lab?sslmode=require",
+        "postgresql://:s3cret@db/lab",
+        "postgres://db/lab?user=alice&password=s3cret&sslmode=require",
+        "postgresql://db/lab?sslpassword=s3cret",
+        "host=db password=s3cret dbname=lab",
+        "host=db password = 'a s3cret\\' word' dbname=lab",
+        "host=db PASSWORD=a\\ s3cret dbname=lab",
+        "password='s3cret never closed",
+    ],
+)
+def test_no_form_of_password_is_shown(dsn: str) -> None:
+    shown = redact(dsn)
+    assert "s3cret" not in shown
+    assert "word'" not in shown
+    assert "********" in shown
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://postgres@/disarray?host=/tmp/disarray-1",
+        "postgresql://alice@db:5432/lab",
+        "host=db dbname=lab passfile=/etc/pass",
+    ],
+)
+def test_a_dsn_without_password_is_shown_as_it_is(dsn: str) -> None:
+    assert redact(dsn) == dsn
+
+
+def test_what_surrounds_a_password_stays_readable() -> None:
+    assert redact("postgresql://alice:x@db/lab") == "postgresql://alice:********@db/lab"
+    assert redact("host=db password='x y' dbname=lab") == "host=db password=******** dbname=lab"
