@@ -73,7 +73,7 @@ def chain(metric: MetricUnderTest, pieces: list[Piece]) -> list[Base]:
     former: Piece | None = None
     for piece in pieces:
         restarts = former is None or piece.piece == 1 or piece.first_reset != former.last_reset
-        zero = None if metric.kind in ("min", "max") else 0
+        zero: float | None = None if metric.kind in ("min", "max") else 0
         if restarts or former is None:
             point, base, before = None, zero, zero
         elif metric.kind in ("min", "max"):

@@ -1,0 +1,158 @@
+"""Job 1: read what is new of many files, and write it into the lake as fragments."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disarray.kernels.fragments import FragmentFile, FragmentWriter
+from disarray.kernels.ranges import ByteRange, RangePlan, join_ranges, read_range, split_ranges
+from disarray.kernels.reading import read_file
+from disarray.model.packing import pack_by_weight, task_count
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from disarray.engine.runner import Runner
+    from disarray.kernels.outcome import ReadOutcome, ReadRequest
+    from disarray.kernels.stretches import Stretch
+    from disarray.store.lake import Lake
+
+# A task reads about so much, and a file is shared out among tasks when it is larger: small enough that the last
+# task does not keep the other cores waiting, large enough that starting a task does not count.
+TASK_BYTES = 128 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ReadUnit:
+    """One file, or one byte range of a big one; `number` is the request's place in the job."""
+
+    number: int
+    request: ReadRequest
+    part: ByteRange | None
+    weight: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Files of one dataset whose fragments go into one Parquet file."""
+
+    path: str
+    units: tuple[ReadUnit, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTaskResult:
+    """What one task brings back: outcomes of whole files by number, stretches of ranges by number and offset."""
+
+    outcomes: dict[int, ReadOutcome]
+    stretches: dict[tuple[int, int], Stretch | None]
+    file: FragmentFile | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadJobResult:
+    """Outcomes in the order of the requests, and the files that hold their fragments."""
+
+    outcomes: tuple[ReadOutcome, ...]
+    files: tuple[FragmentFile, ...]
+
+
+def read_files(runner: Runner, requests: Sequence[ReadRequest], *, lake: Lake, run_id: UUID) -> ReadJobResult:
+    """Read many files. A bad file is an outcome of its own and never fails the others."""
+    plans = [_share_out(request, runner.cores) for request in requests]
+    tasks = _pack(_units(requests, plans), cores=runner.cores, lake=lake, run_id=run_id, first_number=0)
+    results = runner.run(read_task, tasks)
+    outcomes = {number: outcome for result in results for number, outcome in result.outcomes.items()}
+    outcomes |= _joined(requests, plans, results)
+
+    # Ranges that turned out to depend on each other: those files are read again in one piece.
+    entangled = [number for number in range(len(requests)) if number not in outcomes]
+    if entangled:
+        units = [ReadUnit(number, requests[number], None, _weight(requests[number])) for number in entangled]
+        tasks = _pack(units, cores=runner.cores, lake=lake, run_id=run_id, first_number=len(tasks))
+        again = runner.run(read_task, tasks)
+        results += again
+        outcomes |= {number: outcome for result in again for number, outcome in result.outcomes.items()}
+    return ReadJobResult(
+        outcomes=tuple(outcomes[number] for number in range(len(requests))),
+        files=tuple(result.file for result in results if result.file is not None),
+    )
+
+
+def read_task(task: ReadTask) -> ReadTaskResult:
+    """The kernel of job 1: read the files of one task into one file of fragments."""
+    writer = FragmentWriter(task.path, task.units[0].request.spec)
+    outcomes: dict[int, ReadOutcome] = {}
+    stretches: dict[tuple[int, int], Stretch | None] = {}
+    try:
+        for unit in task.units:
+            if unit.part is None:
+                outcomes[unit.number] = read_file(unit.request, writer)
+            else:
+                offset = unit.part.start.offset
+                stretches[unit.number, offset] = read_range(unit.request, unit.part, writer)
+        return ReadTaskResult(outcomes, stretches, writer.close())
+    except BaseException:
+        writer.discard()
+        raise
+
+
+def _joined(
+    requests: Sequence[ReadRequest], plans: Sequence[RangePlan | None], results: Sequence[ReadTaskResult]
+) -> dict[int, ReadOutcome]:
+    """Outcomes of the files that were read in ranges and could be put together."""
+    stretches = {at: stretch for result in results for at, stretch in result.stretches.items()}
+    joined = {}
+    for number, plan in enumerate(plans):
+        if plan is not None:
+            parts = [stretches[number, part.start.offset] for part in plan.ranges]
+            outcome = join_ranges(requests[number], plan, parts)
+            if outcome is not None:
+                joined[number] = outcome
+    return joined
+
+
+def _share_out(request: ReadRequest, cores: int) -> RangePlan | None:
+    if cores < 2 or _weight(request) < TASK_BYTES * 3 // 2:
+        return None
+    return split_ranges(request, range_bytes=TASK_BYTES)
+
+
+def _weight(request: ReadRequest) -> int:
+    """About how many bytes have to be read; a file that is gone is found out by the task."""
+    try:
+        size = Path(request.path).stat(follow_symlinks=False).st_size
+    except OSError:
+        return 0
+    known = request.stored.size if request.stored is not None and not request.whole else 0
+    return size - known if size > known else size
+
+
+def _units(requests: Sequence[ReadRequest], plans: Sequence[RangePlan | None]) -> list[ReadUnit]:
+    units = []
+    for number, (request, plan) in enumerate(zip(requests, plans, strict=True)):
+        if plan is None:
+            units.append(ReadUnit(number, request, None, _weight(request)))
+        else:
+            units += [ReadUnit(number, request, part, part.end - part.start.offset) for part in plan.ranges]
+    return units
+
+
+def _pack(
+    units: Sequence[ReadUnit], *, cores: int, lake: Lake, run_id: UUID, first_number: int
+) -> list[ReadTask]:
+    by_spec: dict[tuple[str, str], list[ReadUnit]] = defaultdict(list)
+    for unit in units:
+        by_spec[unit.request.spec.dataset, unit.request.spec.parse_version].append(unit)
+    tasks: list[ReadTask] = []
+    for (dataset, _), group in by_spec.items():
+        weights = [unit.weight for unit in group]
+        count = task_count(weights, cores=cores, most_per_task=TASK_BYTES)
+        for indices in pack_by_weight(weights, tasks=count):
+            path = lake.new_file(dataset, run_id, first_number + len(tasks))
+            tasks.append(ReadTask(path, tuple(group[index] for index in indices)))
+    return tasks
