@@ -1,0 +1,183 @@
+"""What one commit does to one subject's catalog, worked out before anything is done: a value that can be printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, NewType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+FragmentId = NewType("FragmentId", int)
+
+
+class FragmentState(StrEnum):
+    """Whether a fragment counts."""
+
+    ACTIVE = "active"
+    PARKED = "parked"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FragmentEntry:
+    """A fragment as the catalog knows it, or will know it: `fragment_id` is None until it is committed."""
+
+    segment_us: int
+    source_uri: str
+    generation: int
+    path: str
+    row_group: int
+    readings: int
+    first_position: int
+    last_position: int
+    first_us: int
+    last_us: int
+    cut_position: int | None = None
+    state: FragmentState = FragmentState.ACTIVE
+    fragment_id: FragmentId | None = None
+
+    @property
+    def order_key(self) -> str:
+        """What stands for the uri in the canonical order: a later generation of a file comes after an earlier one."""
+        return f"{self.source_uri}\0{self.generation:08d}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileChange:
+    """What one read, removal or release of a file asks for.
+
+    Readings of `generation` at `seam_position` and beyond are replaced by `fragments`. None keeps all of them: the
+    file is a new generation, or nothing of it was read.
+    """
+
+    source_uri: str
+    generation: int
+    seam_position: int | None
+    fragments: tuple[FragmentEntry, ...] = ()
+    is_parked: bool = False
+    is_removed: bool = False
+    is_released: bool = False
+    ignores_horizon: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogChanges:
+    """Fragments that come, go, are cut or change their state; nothing else in the catalog moves."""
+
+    added: tuple[FragmentEntry, ...]
+    dropped: tuple[FragmentEntry, ...]
+    cut: tuple[FragmentEntry, ...]
+    released: tuple[FragmentEntry, ...]
+
+    @property
+    def touched_segments(self) -> tuple[int, ...]:
+        """Segments whose visible readings may change, in order."""
+        touched = [fragment for fragment in self.added if fragment.state is FragmentState.ACTIVE]
+        touched += [fragment for fragment in self.dropped if fragment.state is FragmentState.ACTIVE]
+        return tuple(sorted({fragment.segment_us for fragment in (*touched, *self.cut, *self.released)}))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanUnit:
+    """One segment to scan again: its fragments as they will be, and the revision it was planned on."""
+
+    segment_us: int
+    revision: int
+    fragments: tuple[FragmentEntry, ...]
+
+    @property
+    def readings(self) -> int:
+        """About how many readings the scan has to look at."""
+        return sum(fragment.readings for fragment in self.fragments)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectPlan:
+    """All that one commit will do to one subject's readings of one dataset."""
+
+    dataset: str
+    subject_key: str
+    changes: CatalogChanges
+    units: tuple[ScanUnit, ...]
+
+    def __str__(self) -> str:
+        changes = self.changes
+        parked = sum(fragment.state is FragmentState.PARKED for fragment in changes.added)
+        return (
+            f"{self.dataset}/{self.subject_key}: {len(changes.added)} fragments added ({parked} parked), "
+            f"{len(changes.cut)} cut, {len(changes.dropped)} dropped, {len(changes.released)} released; "
+            f"{len(self.units)} segments scanned again, {sum(unit.readings for unit in self.units)} readings"
+        )
+
+
+def plan_changes(
+    changes: Iterable[FileChange],
+    known: Mapping[str, Sequence[FragmentEntry]],
+    *,
+    horizon_start_us: int | None,
+) -> CatalogChanges:
+    """What the changes of some files do to the catalog; `known` has each file's fragments that are not dropped.
+
+    Contributions to segments that start before `horizon_start_us` are parked: too late to be believed unasked.
+    """
+    added: list[FragmentEntry] = []
+    dropped: list[FragmentEntry] = []
+    cut: list[FragmentEntry] = []
+    released: list[FragmentEntry] = []
+    for change in changes:
+        for fragment in known.get(change.source_uri, ()):
+            if change.is_removed:
+                dropped.append(fragment)
+            elif change.is_released and fragment.state is FragmentState.PARKED:
+                released.append(replace(fragment, state=FragmentState.ACTIVE))
+            elif not change.is_parked and change.seam_position is not None:
+                _replace_from(change.seam_position, change.generation, fragment, dropped=dropped, cut=cut)
+        for fragment in change.fragments:
+            too_late = (
+                not change.ignores_horizon
+                and horizon_start_us is not None
+                and fragment.segment_us < horizon_start_us
+            )
+            state = FragmentState.PARKED if change.is_parked or too_late else FragmentState.ACTIVE
+            added.append(replace(fragment, state=state))
+    return CatalogChanges(
+        added=tuple(added), dropped=tuple(dropped), cut=tuple(cut), released=tuple(released)
+    )
+
+
+def plan_scans(
+    changes: CatalogChanges, active: Iterable[FragmentEntry], revisions: Mapping[int, int]
+) -> tuple[ScanUnit, ...]:
+    """The segments to scan: what is active in the touched ones now, with the changes applied."""
+    gone = {fragment.fragment_id for fragment in changes.dropped}
+    changed = {fragment.fragment_id: fragment for fragment in changes.cut}
+    by_segment: dict[int, list[FragmentEntry]] = {segment: [] for segment in changes.touched_segments}
+    for fragment in active:
+        if fragment.segment_us in by_segment and fragment.fragment_id not in gone:
+            by_segment[fragment.segment_us].append(changed.get(fragment.fragment_id, fragment))
+    for fragment in (*changes.released, *changes.added):
+        if fragment.state is FragmentState.ACTIVE:
+            by_segment[fragment.segment_us].append(fragment)
+    return tuple(
+        ScanUnit(segment_us=segment, revision=revisions.get(segment, 0), fragments=tuple(fragments))
+        for segment, fragments in by_segment.items()
+    )
+
+
+def _replace_from(
+    seam: int,
+    generation: int,
+    fragment: FragmentEntry,
+    *,
+    dropped: list[FragmentEntry],
+    cut: list[FragmentEntry],
+) -> None:
+    if fragment.generation != generation:
+        return
+    end = fragment.last_position if fragment.cut_position is None else fragment.cut_position - 1
+    if fragment.first_position >= seam:
+        dropped.append(fragment)
+    elif end >= seam:
+        cut.append(replace(fragment, cut_position=seam))
