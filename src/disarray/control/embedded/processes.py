@@ -17,6 +17,7 @@ class PostmasterFile:
 
     pid: int
     socket_directory: Path
+    is_ready: bool
 
     @property
     def cluster_name(self) -> str:
@@ -35,7 +36,9 @@ def read_postmaster_file(data: Path) -> PostmasterFile | None:
     """Read postmaster.pid; None when there is none, or it is only half written."""
     try:
         lines = (data / "postmaster.pid").read_text(errors="replace").splitlines()
-        return PostmasterFile(pid=int(lines[0]), socket_directory=Path(lines[4]))
+        # The last line comes later than the others: "starting", "ready" or "stopping".
+        is_ready = len(lines) > 7 and lines[7].strip() == "ready"
+        return PostmasterFile(int(lines[0]), Path(lines[4]), is_ready)
     except (OSError, ValueError, IndexError):
         return None
 

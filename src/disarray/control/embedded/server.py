@@ -197,7 +197,10 @@ def _running_server(place: Place) -> EmbeddedServer | None:
     """The server of this folder, if its postmaster lives and takes connections."""
     # Read from the server's own file: it stays true when the project was moved while the server ran.
     written = read_postmaster_file(place.data)
-    if written is None or written.pid not in {process.pid for process in server_processes(*_identity(place))}:
+    # Not asked before it is ready: every question would be a line of complaint in its log.
+    if written is None or not written.is_ready:
+        return None
+    if written.pid not in {process.pid for process in server_processes(*_identity(place))}:
         return None
     dsn = f"postgresql://{SUPERUSER}@/{DATABASE}?host={written.socket_directory}"
     from psycopg import pq
