@@ -27,6 +27,10 @@ class StaleIncarnationError(LeaseLostError):
     """An instance of this name was started since. This process must stop."""
 
 
+class StalePlanError(ControlError):
+    """A segment changed since it was planned on. Nothing was changed; plan again."""
+
+
 class UnknownInstanceError(ControlError):
     """No instance of this name ever registered."""
 

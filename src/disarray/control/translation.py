@@ -18,6 +18,7 @@ from disarray.errors import (
     NotBlacklistedError,
     SchemaMissingError,
     StaleIncarnationError,
+    StalePlanError,
     UnknownInstanceError,
 )
 
@@ -30,6 +31,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA003": StaleIncarnationError,
     "DA004": UnknownInstanceError,
     "DA005": NotBlacklistedError,
+    "DA006": StalePlanError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})

@@ -25,6 +25,14 @@ grant execute on function
     disarray.assert_subject_held,
     disarray.mark_dirty,
     disarray.reconcile_subject,
+    disarray.register_dataset,
+    disarray.load_fingerprints,
+    disarray.load_file_fragments,
+    disarray.load_segment_fragments,
+    disarray.load_segments,
+    disarray.high_event_us,
+    disarray.commit_subject,
+    disarray.is_committed,
     disarray.provision_event_partitions
 to disarray_worker;
 

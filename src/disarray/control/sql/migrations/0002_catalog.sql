@@ -171,3 +171,56 @@ comment on column disarray.segment_metric.before_float is 'The value just before
 comment on column disarray.segment_metric.prior_us is 'The point before this piece that its first point continues from; NULL where it starts anew.';
 create index segment_metric_in_time
 on disarray.segment_metric (dataset, subject_key, segment_us);
+
+create table disarray.rollup (
+    dataset text not null,
+    subject_key text not null,
+    rollup text not null,
+    aggregate text not null,
+    channel text not null,
+    bucket_us bigint not null,
+    segment_us bigint not null,
+    bucket_end_us bigint not null,
+    label text not null,
+    points bigint not null,
+    sum_float float8,
+    sum_int bigint,
+    min_float float8,
+    min_int bigint,
+    max_float float8,
+    max_int bigint,
+    first_us bigint,
+    first_float float8,
+    first_int bigint,
+    last_us bigint,
+    last_float float8,
+    last_int bigint,
+    pivot float8,
+    shifted_sum float8,
+    shifted_squares float8,
+    constraint rollup_pkey primary key (dataset, subject_key, rollup, aggregate, channel, bucket_us, segment_us)
+);
+comment on table disarray.rollup is
+    'What a segment contributes to a bucket. A bucket that crosses segments is put together at read, in the order of time.';
+create index rollup_of_segment
+on disarray.rollup (dataset, subject_key, segment_us);
+
+create table disarray.restatement (
+    restatement_id bigint generated always as identity primary key,
+    run_id uuid not null,
+    dataset text not null,
+    subject_key text not null,
+    metric text not null,
+    channel text not null,
+    changed_from timestamptz not null,
+    old_float float8,
+    old_int bigint,
+    new_float float8,
+    new_int bigint,
+    source_uris text[] not null,
+    restated_at timestamptz not null
+);
+comment on table disarray.restatement is
+    'Every commit that changed numbers which people may have used already: what, from when on, by how much, because of which files.';
+create index restatement_of_subject
+on disarray.restatement (subject_key, restated_at);

@@ -1,0 +1,133 @@
+-- What a worker looks up before it reads, plans and scans.
+
+create function disarray.register_dataset(
+    p_dataset text,
+    p_parse_version text,
+    p_scan_version text,
+    p_definition jsonb,
+    p_metrics jsonb
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    insert into dataset_version (dataset, parse_version, scan_version, definition, registered_at)
+    values (p_dataset, p_parse_version, p_scan_version, p_definition, clock())
+    on conflict do nothing;
+    delete from metric as known
+    where
+        known.dataset = p_dataset
+        and not exists (
+            select
+            from jsonb_to_recordset(p_metrics) as declared (name text)
+            where declared.name = known.metric
+        );
+    insert into metric as known (dataset, metric, kind, method, max_gap_us, is_integer, unit)
+    select
+        p_dataset,
+        declared.name,
+        declared.kind,
+        declared.method,
+        declared.max_gap_us,
+        declared.is_integer,
+        declared.unit
+    from jsonb_to_recordset(p_metrics)
+        as declared (name text, kind text, method text, max_gap_us bigint, is_integer boolean, unit text)
+    on conflict (dataset, metric) do update
+    set
+        kind = excluded.kind,
+        method = excluded.method,
+        max_gap_us = excluded.max_gap_us,
+        is_integer = excluded.is_integer,
+        unit = excluded.unit
+    where known is distinct from excluded;
+end
+$$;
+comment on function disarray.register_dataset(text, text, text, jsonb, jsonb) is
+    'Make a definition of a dataset known, and its metrics those that are in force.';
+
+create function disarray.load_fingerprints(p_source_uris text[])
+returns table (source_uri text, fingerprint bytea)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    known.source_uri,
+    known.fingerprint
+from file_fingerprint as known
+where known.source_uri = any(p_source_uris)
+$$;
+comment on function disarray.load_fingerprints(text[]) is 'What is remembered of the bytes of some files.';
+
+create function disarray.load_file_fragments(p_source_uris text[])
+returns setof disarray.fragment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from fragment as known
+where
+    known.source_uri = any(p_source_uris)
+    and known.state <> 'dropped'
+order by known.fragment_id
+$$;
+comment on function disarray.load_file_fragments(text[]) is 'All that some files say now, active or parked.';
+
+create function disarray.load_segment_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
+returns setof disarray.fragment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from fragment as known
+where
+    known.dataset = p_dataset
+    and known.subject_key = p_subject_key
+    and known.segment_us = any(p_segments)
+    and known.state = 'active'
+order by known.fragment_id
+$$;
+comment on function disarray.load_segment_fragments(text, text, bigint[]) is 'All that is active in some segments of a subject.';
+
+create function disarray.load_segments(p_dataset text, p_subject_key text, p_from_us bigint, p_to_us bigint)
+returns setof disarray.segment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from segment as known
+where
+    known.dataset = p_dataset
+    and known.subject_key = p_subject_key
+    and known.segment_us >= p_from_us
+    and known.segment_us <= p_to_us
+order by known.segment_us
+$$;
+comment on function disarray.load_segments(text, text, bigint, bigint) is 'The segments of a subject that start in a span, both ends included.';
+
+create function disarray.high_event_us(p_dataset text, p_subject_key text)
+returns bigint
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select newest.last_us
+from segment as newest
+where
+    newest.dataset = p_dataset
+    and newest.subject_key = p_subject_key
+order by newest.segment_us desc
+limit 1
+$$;
+comment on function disarray.high_event_us(text, text) is 'The newest reading of a subject, from which its horizon is counted; NULL where it has none.';
