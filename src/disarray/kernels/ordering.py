@@ -1,0 +1,60 @@
+"""The canonical order of readings within one file, and a digest that only equal readings share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from blake3 import blake3
+
+from disarray.model.format import EVENT_US, POSITION
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DIGEST_BYTES = 16
+
+
+def in_canonical_order(table: pa.Table, order_by: Sequence[str]) -> pa.Table:
+    """Sort by event time, then the order columns with nulls first, then position; a sorted table costs one look."""
+    event_us = table.column(EVENT_US).to_numpy()
+    steps = np.diff(event_us)
+    position = table.column(POSITION).to_numpy()
+    if (steps > 0).all() or (not order_by and (steps >= 0).all() and (np.diff(position) > 0).all()):
+        return table
+    if not order_by:
+        return table.take(pa.array(np.lexsort((position, event_us))))
+    keys = [(name, "ascending") for name in (EVENT_US, *order_by, POSITION)]
+    return table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_start"))
+
+
+def digest_table(table: pa.Table) -> str:
+    """A hash of every value in order: nulls, lengths and bits, whatever the buffers look like."""
+    hasher = blake3()
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        hasher.update(f"{name}:{array.type}:{len(array)}:".encode())
+        if array.null_count:
+            hasher.update(np.packbits(array.is_null().to_numpy(zero_copy_only=False)))
+        for buffer in _plain_buffers(array):
+            hasher.update(buffer)
+    return hasher.digest(length=DIGEST_BYTES).hex()
+
+
+def _plain_buffers(array: pa.Array[Any]) -> list[memoryview]:
+    if pa.types.is_boolean(array.type):
+        return [memoryview(array.fill_null(False).cast(pa.uint8()).to_numpy())]
+    if pa.types.is_string(array.type):
+        filled = array.fill_null("") if array.null_count else array
+        lengths = pc.binary_length(filled).to_numpy()
+        offsets = np.frombuffer(filled.buffers()[1], dtype=np.int32)[filled.offset :]
+        data = filled.buffers()[2]
+        text = memoryview(data)[offsets[0] : offsets[len(filled)]] if data is not None else memoryview(b"")
+        return [memoryview(lengths), text]
+    if array.null_count:
+        array = array.fill_null(pa.scalar(0).cast(array.type))
+    width = array.type.bit_width // 8
+    buffer = memoryview(array.buffers()[1]).cast("B")
+    return [buffer[array.offset * width : (array.offset + len(array)) * width]]
