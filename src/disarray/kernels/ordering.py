@@ -14,6 +14,8 @@ from disarray.model.format import EVENT_US, POSITION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import NDArray
+
 DIGEST_BYTES = 16
 
 
@@ -43,18 +45,17 @@ def digest_table(table: pa.Table) -> str:
     return hasher.digest(length=DIGEST_BYTES).hex()
 
 
-def _plain_buffers(array: pa.Array[Any]) -> list[memoryview]:
+def _plain_buffers(array: pa.Array[Any]) -> list[NDArray[np.uint8]]:
     if pa.types.is_boolean(array.type):
-        return [memoryview(array.fill_null(False).cast(pa.uint8()).to_numpy())]
+        return [array.fill_null(False).cast(pa.uint8()).to_numpy()]
     if pa.types.is_string(array.type):
         filled = array.fill_null("") if array.null_count else array
-        lengths = pc.binary_length(filled).to_numpy()
-        offsets = np.frombuffer(filled.buffers()[1], dtype=np.int32)[filled.offset :]
+        offsets = np.frombuffer(filled.buffers()[1], dtype=np.int32)[filled.offset :][: len(filled) + 1]
         data = filled.buffers()[2]
-        text = memoryview(data)[offsets[0] : offsets[len(filled)]] if data is not None else memoryview(b"")
-        return [memoryview(lengths), text]
+        text = np.frombuffer(data or b"", dtype=np.uint8)[offsets[0] : offsets[-1]]
+        return [np.diff(offsets).view(np.uint8), text]
     if array.null_count:
         array = array.fill_null(pa.scalar(0).cast(array.type))
     width = array.type.bit_width // 8
-    buffer = memoryview(array.buffers()[1]).cast("B")
-    return [buffer[array.offset * width : (array.offset + len(array)) * width]]
+    values = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+    return [values[array.offset * width : (array.offset + len(array)) * width]]
