@@ -72,6 +72,18 @@ def load_fingerprints(connection: Connection, source_uris: Sequence[str]) -> dic
     return {uri: Fingerprint.from_bytes(fingerprint) for uri, fingerprint in rows}
 
 
+def find_same_content(
+    connection: Connection, dataset: str, subject_key: str, *, content_hashes: Sequence[str]
+) -> dict[str, str]:
+    """Files of a subject with these bytes whose readings are in: content hash → the greatest such uri."""
+    with translated_errors():
+        rows = connection.execute(
+            "select content_hash, source_uri from disarray.find_same_content(%s, %s, %s::text[])",
+            (dataset, subject_key, list(content_hashes)),
+        ).fetchall()
+    return dict(rows)
+
+
 def load_file_fragments(connection: Connection, source_uris: Sequence[str]) -> dict[str, list[FragmentEntry]]:
     """All that some files say now, active or parked, by file."""
     found: dict[str, list[FragmentEntry]] = defaultdict(list)

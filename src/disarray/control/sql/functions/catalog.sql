@@ -63,6 +63,34 @@ where known.source_uri = any(p_source_uris)
 $$;
 comment on function disarray.load_fingerprints(text[]) is 'What is remembered of the bytes of some files.';
 
+create function disarray.find_same_content(p_dataset text, p_subject_key text, p_content_hashes text[])
+returns table (content_hash text, source_uri text)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    known.content_hash,
+    max(known.source_uri collate "C")
+from file_fingerprint as known
+inner join file_info as file on known.source_uri = file.source_uri
+where
+    known.content_hash = any(p_content_hashes)
+    and file.dataset = p_dataset
+    and file.subject_key = p_subject_key
+    and exists (
+        select
+        from fragment as said
+        where
+            said.source_uri = known.source_uri
+            and said.state <> 'dropped'
+    )
+group by known.content_hash
+$$;
+comment on function disarray.find_same_content(text, text, text[]) is
+    'Files of a subject whose readings are in and whose bytes are the same: their fragments can be shared instead of kept twice.';
+
 create function disarray.load_file_fragments(p_source_uris text[])
 returns setof disarray.fragment
 language sql

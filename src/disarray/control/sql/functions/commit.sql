@@ -167,7 +167,7 @@ begin
         and known.subject_key = p_subject_key;
     insert into disarray.fragment (
         dataset, subject_key, segment_us, source_uri, generation, path, row_group, readings,
-        first_position, last_position, first_us, last_us, parse_version, state, run_id, created_at
+        first_position, last_position, cut_position, first_us, last_us, parse_version, state, run_id, created_at
     )
     select
         p_dataset ->> 'dataset',
@@ -180,6 +180,7 @@ begin
         added.readings,
         added.first_position,
         added.last_position,
+        added.cut_position,
         added.first_us,
         added.last_us,
         p_dataset ->> 'parse_version',
@@ -188,7 +189,8 @@ begin
         p_now
     from json_to_recordset(p_dataset -> 'added') as added (
         segment_us bigint, source_uri text, generation integer, path text, row_group integer, readings bigint,
-        first_position bigint, last_position bigint, first_us bigint, last_us bigint, state disarray.fragment_state
+        first_position bigint, last_position bigint, cut_position bigint, first_us bigint, last_us bigint,
+        state disarray.fragment_state
     );
 end
 $$;

@@ -27,6 +27,7 @@ grant execute on function
     disarray.reconcile_subject,
     disarray.register_dataset,
     disarray.load_fingerprints,
+    disarray.find_same_content,
     disarray.load_file_fragments,
     disarray.load_segment_fragments,
     disarray.load_segments,

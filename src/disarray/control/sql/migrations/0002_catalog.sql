@@ -54,6 +54,8 @@ create table disarray.file_fingerprint (
     parse_version text not null,
     run_id uuid not null
 );
+create index file_fingerprint_by_content
+on disarray.file_fingerprint (content_hash);
 comment on table disarray.file_fingerprint is
     'Block hashes and parser checkpoints of the version whose readings are in, so that the next read costs what changed.';
 
@@ -98,7 +100,6 @@ create table disarray.fragment (
     state disarray.fragment_state not null,
     run_id uuid not null,
     created_at timestamptz not null,
-    constraint a_row_group_is_one_fragment unique (path, row_group),
     constraint a_cut_leaves_something check (cut_position is null or cut_position > first_position),
     constraint fragment_has_readings check (readings > 0)
 );
@@ -107,8 +108,9 @@ comment on column disarray.fragment.cut_position is 'Readings at this position o
 create index fragment_of_segment
 on disarray.fragment (dataset, subject_key, segment_us)
 where state = 'active';
-create index fragment_of_file
-on disarray.fragment (source_uri)
+-- Files of equal content share their row groups: each has its own entry, and the bytes are there once.
+create unique index a_file_names_a_row_group_once
+on disarray.fragment (source_uri, path, row_group)
 where state <> 'dropped';
 
 create table disarray.segment (

@@ -1,0 +1,153 @@
+"""The one transaction that makes a pass over a subject visible, and how to settle one whose reply was lost."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from disarray.control.translation import translated_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from uuid import UUID
+
+    from disarray.control.connections import Connection
+    from disarray.control.metadata import Metadata
+    from disarray.control.queue import Holder, QueueId
+    from disarray.model.fingerprints import Fingerprint
+    from disarray.model.plan import CatalogChanges, FragmentEntry
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeFile:
+    """A Parquet file that fragments of this commit lie in; the path is relative to the lake."""
+
+    path: str
+    bytes: int
+    checksum: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RejectedRows:
+    """Rejected lines of a file from a position on, in place of those that were known there."""
+
+    source_uri: str
+    from_position: int
+    rows: Sequence[Row]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetCommit:
+    """What changes in one dataset of the subject; rows are keyed like the tables they go to."""
+
+    dataset: str
+    parse_version: str
+    scan_version: str
+    changes: CatalogChanges
+    segments: Sequence[Row]
+    metrics: Sequence[Row]
+    rollups: Sequence[Row]
+    source_uris: Sequence[str]
+    restate_before_us: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectCommit:
+    """All that one pass has to say about one subject."""
+
+    run_id: UUID
+    subject_key: str
+    fence: int
+    datasets: Sequence[DatasetCommit] = ()
+    lake_files: Sequence[LakeFile] = ()
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
+    rejects: Sequence[RejectedRows] = ()
+    completions: Mapping[QueueId, Metadata] = field(default_factory=dict)
+    metadata: Metadata = field(default_factory=dict)
+
+
+def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder) -> Metadata:
+    """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``."""
+    changes = {
+        "metadata": commit.metadata,
+        "lake_files": [vars(file) for file in commit.lake_files],
+        "datasets": [_dataset_document(part) for part in commit.datasets],
+        "fingerprints": [
+            {
+                "source_uri": uri,
+                "fingerprint": base64.b64encode(fingerprint.to_bytes()).decode(),
+                "content_hash": fingerprint.content_hash,
+                "parse_version": fingerprint.parse_version,
+            }
+            for uri, fingerprint in commit.fingerprints.items()
+        ],
+        "rejects": [vars(rejected) for rejected in commit.rejects],
+        "completions": [
+            {"queue_id": queue_id, "metadata": metadata} for queue_id, metadata in commit.completions.items()
+        ],
+    }
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json)",
+            (
+                commit.run_id,
+                commit.subject_key,
+                holder.instance_name,
+                holder.incarnation,
+                commit.fence,
+                # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
+                json.dumps(changes, allow_nan=False),
+            ),
+        ).fetchone()
+    assert row is not None
+    summary: Metadata = row[0]
+    return summary
+
+
+def is_committed(connection: Connection, run_id: UUID, subject_key: str) -> bool:
+    """Whether a commit whose reply was lost took effect; waits for one that is still under way."""
+    with translated_errors():
+        row = connection.execute("select disarray.is_committed(%s, %s)", (run_id, subject_key)).fetchone()
+    assert row is not None
+    return bool(row[0])
+
+
+def _dataset_document(part: DatasetCommit) -> Row:
+    return {
+        "dataset": part.dataset,
+        "parse_version": part.parse_version,
+        "scan_version": part.scan_version,
+        "restate_before_us": part.restate_before_us,
+        "source_uris": list(part.source_uris),
+        "added": [_fragment_row(fragment) for fragment in part.changes.added],
+        "dropped": [fragment.fragment_id for fragment in part.changes.dropped],
+        "released": [fragment.fragment_id for fragment in part.changes.released],
+        "cut": [
+            {"fragment_id": fragment.fragment_id, "cut_position": fragment.cut_position}
+            for fragment in part.changes.cut
+        ],
+        "segments": list(part.segments),
+        "metrics": list(part.metrics),
+        "rollups": list(part.rollups),
+    }
+
+
+def _fragment_row(fragment: FragmentEntry) -> Row:
+    return {
+        "segment_us": fragment.segment_us,
+        "source_uri": fragment.source_uri,
+        "generation": fragment.generation,
+        "path": fragment.path,
+        "row_group": fragment.row_group,
+        "readings": fragment.readings,
+        "first_position": fragment.first_position,
+        "last_position": fragment.last_position,
+        "first_us": fragment.first_us,
+        "last_us": fragment.last_us,
+        "cut_position": fragment.cut_position,
+        "state": fragment.state.value,
+    }
