@@ -18,3 +18,11 @@ def queue_status(connection: Connection) -> Metadata:
     assert row is not None
     status: Metadata = row[0]
     return status
+
+
+def current_us(connection: Connection) -> int:
+    """The database's clock in microseconds: it alone decides what lies in the future."""
+    with translated_errors():
+        row = connection.execute("select disarray.current_us()").fetchone()
+    assert row is not None
+    return int(row[0])

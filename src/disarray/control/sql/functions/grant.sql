@@ -45,6 +45,7 @@ grant execute on function
 to disarray_operator;
 
 grant execute on function
+    disarray.current_us,
     disarray.queue_status,
     disarray.list_instances,
     disarray.list_queue,

@@ -191,3 +191,14 @@ order by file.source_uri
 limit p_limit
 $$;
 comment on function disarray.list_files(text, text, integer) is 'Files that were ever announced, and where each stands.';
+
+create function disarray.current_us()
+returns bigint
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select microseconds_of(clock())
+$$;
+comment on function disarray.current_us() is 'The clock of the database in microseconds: it alone decides what lies in the future.';
