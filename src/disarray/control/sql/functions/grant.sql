@@ -49,5 +49,9 @@ grant execute on function
     disarray.queue_status,
     disarray.list_instances,
     disarray.list_queue,
-    disarray.list_files
+    disarray.list_files,
+    disarray.stale_from,
+    disarray.load_bases,
+    disarray.load_rollup,
+    disarray.list_restatements
 to disarray_reader, disarray_operator, disarray_worker;
