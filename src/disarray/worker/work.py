@@ -1,0 +1,71 @@
+"""What a worker works with, and one item on its way through a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from disarray.kernels.outcome import ReadStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from disarray.control.connections import Pool
+    from disarray.control.queue import Holder, QueueItem
+    from disarray.engine.runner import Runner
+    from disarray.kernels.outcome import ReadOutcome
+    from disarray.model.dataset import Dataset
+    from disarray.store.lake import Lake
+    from disarray.worker.assignment import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The means of one worker: a database, somewhere to run kernels, somewhere to keep fragments."""
+
+    pool: Pool
+    runner: Runner
+    lake: Lake
+    datasets: Mapping[str, Dataset]
+    holder: Holder
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One item, and what reading its file gave; None where nothing was to be read."""
+
+    assignment: Assignment
+    outcome: ReadOutcome | None
+
+    @property
+    def item(self) -> QueueItem:
+        """The claimed item."""
+        return self.assignment.item
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is something new to commit."""
+        return self.outcome is not None and self.outcome.status is ReadStatus.READ
+
+    @property
+    def failure(self) -> str | None:
+        """Why the item cannot be completed, None where it can."""
+        if self.assignment.is_about_a_file and self.assignment.dataset is None:
+            return (
+                f"no dataset takes {self.item.source_uri}. Nothing was read. "
+                "Describe it in disarray.toml; its next notification tries again."
+            )
+        if self.outcome is None or self.outcome.status in (
+            ReadStatus.READ,
+            ReadStatus.UNCHANGED,
+            ReadStatus.PARKED,
+        ):
+            return None
+        return self.outcome.message or "the file could not be read"
+
+    @property
+    def may_succeed_later(self) -> bool:
+        """Whether a failure is of the moment: a file not visible yet, a share that is away."""
+        return self.outcome is not None and (
+            self.outcome.is_retryable or self.outcome.status is ReadStatus.VANISHED
+        )
