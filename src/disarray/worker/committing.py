@@ -9,7 +9,7 @@ from disarray.control import catalog, commits, queue, subjects
 from disarray.control.commits import DatasetCommit, LakeFile, RejectedRows, SubjectCommit
 from disarray.control.files import Reason
 from disarray.control.retries import call_idempotent
-from disarray.errors import DatabaseUnavailableError
+from disarray.errors import DatabaseUnavailableError, LeaseLostError
 from disarray.kernels.outcome import ReadStatus
 from disarray.model.plan import FragmentState
 from disarray.model.segments import datetime_of
@@ -56,14 +56,17 @@ def commit_work(
 
 def give_back(place: Workplace, work: Work, message: str) -> None:
     """End an item that could not be done: it waits for another try, or becomes a dead letter."""
-    with place.pool.connection() as connection:
-        queue.fail_item(
-            connection,
-            work.item.queue_id,
-            place.holder,
-            error_message=message,
-            is_permanent=not work.may_succeed_later,
-        )
+    try:
+        with place.pool.connection() as connection:
+            queue.fail_item(
+                connection,
+                work.item.queue_id,
+                place.holder,
+                error_message=message,
+                is_permanent=not work.may_succeed_later,
+            )
+    except LeaseLostError as error:
+        log.warning("%s", error)
 
 
 def _subject_commit(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog, status
@@ -32,11 +32,20 @@ log = logging.getLogger(__name__)
 class PassReport:
     """What became of a batch: every item is completed, failed with a message, or lost with its subject."""
 
-    run_id: UUID
-    completed: tuple[QueueId, ...]
-    failed: Mapping[QueueId, str]
-    lost_subjects: tuple[str, ...]
-    plans: tuple[SubjectPlan, ...]
+    completed: tuple[QueueId, ...] = ()
+    failed: Mapping[QueueId, str] = field(default_factory=dict)
+    lost_subjects: tuple[str, ...] = ()
+    plans: tuple[SubjectPlan, ...] = ()
+
+
+def joined(reports: Sequence[PassReport]) -> PassReport:
+    """The report of several passes as one."""
+    return PassReport(
+        completed=tuple(queue_id for report in reports for queue_id in report.completed),
+        failed={queue_id: text for report in reports for queue_id, text in report.failed.items()},
+        lost_subjects=tuple(subject for report in reports for subject in report.lost_subjects),
+        plans=tuple(plan for report in reports for plan in report.plans),
+    )
 
 
 def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
@@ -74,7 +83,6 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
         if each.item.queue_id in failed:
             give_back(place, each, failed[each.item.queue_id])
     return PassReport(
-        run_id=run_id,
         completed=tuple(completed),
         failed=failed,
         lost_subjects=tuple(lost),

@@ -11,7 +11,7 @@ from disarray.control import queue
 from disarray.control.queue import FetchPolicy
 from disarray.errors import ControlError, DatabaseBusyError, DatabaseUnavailableError
 from disarray.worker.heartbeat import Progress, renewed_leases
-from disarray.worker.ingest import PassReport, process_items
+from disarray.worker.ingest import PassReport, joined, process_items
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -53,20 +53,31 @@ class Scheduler:
         items = self._claim()
         if not items:
             return None
-        subjects = sorted({item.subject_key for item in items})
-        progress = Progress()
+        with renewed_leases(
+            self.place.pool,
+            sorted({item.subject_key for item in items}),
+            self.place.holder,
+            lease_seconds=self.policy.lease_seconds,
+            progress=Progress(),
+        ):
+            return self._process(items)
+
+    def _process(self, items: Sequence[QueueItem]) -> PassReport:
         try:
-            with renewed_leases(
-                self.place.pool,
-                subjects,
-                self.place.holder,
-                lease_seconds=self.policy.lease_seconds,
-                progress=progress,
-            ):
-                return process_items(self.place, items)
-        except BaseException:
-            self._hand_back(subjects)
+            return process_items(self.place, items)
+        except ControlError:
+            self._hand_back(items)
             raise
+        except Exception as error:
+            log.exception("a pass over %d items failed", len(items))
+            if len(items) > 1:
+                # One of them may be to blame: alone, it fails alone.
+                return joined([self._process([item]) for item in items])
+            [item] = items
+            message = f"{type(error).__name__}: {error}"
+            with self.place.pool.connection() as connection:
+                queue.fail_item(connection, item.queue_id, self.place.holder, error_message=message)
+            return PassReport(failed={item.queue_id: message})
 
     def _claim(self) -> list[QueueItem]:
         with self.place.pool.connection() as connection:
@@ -74,9 +85,9 @@ class Scheduler:
             queue.return_unknown_claims(connection, [], self.place.holder)
             return queue.fetch_items(connection, self.place.holder, self.policy)
 
-    def _hand_back(self, subjects: Sequence[str]) -> None:
+    def _hand_back(self, items: Sequence[QueueItem]) -> None:
         """Free what a failed pass held, so that nobody has to wait for the leases."""
-        for subject in subjects:
+        for subject in sorted({item.subject_key for item in items}):
             try:
                 with self.place.pool.connection() as connection:
                     queue.release_subject(connection, subject, self.place.holder)

@@ -185,25 +185,18 @@ create table disarray.rollup (
     bucket_end_us bigint not null,
     label text not null,
     points bigint not null,
-    sum_float float8,
-    sum_int bigint,
-    min_float float8,
-    min_int bigint,
-    max_float float8,
-    max_int bigint,
-    first_us bigint,
-    first_float float8,
-    first_int bigint,
-    last_us bigint,
-    last_float float8,
-    last_int bigint,
+    value_float float8,
+    value_int bigint,
+    at_us bigint,
     pivot float8,
-    shifted_sum float8,
-    shifted_squares float8,
+    offset_sum float8,
+    offset_square_sum float8,
     constraint rollup_pkey primary key (dataset, subject_key, rollup, aggregate, channel, bucket_us, segment_us)
 );
 comment on table disarray.rollup is
     'What a segment contributes to a bucket. A bucket that crosses segments is put together at read, in the order of time.';
+comment on column disarray.rollup.value_float is 'Sum (also for avg), min, max, first or last; at_us says when, for the last two.';
+comment on column disarray.rollup.pivot is 'For stddev: the first value of the part; the sums are of (x - pivot) and of its square.';
 create index rollup_of_segment
 on disarray.rollup (dataset, subject_key, segment_us);
 
