@@ -45,3 +45,15 @@ class DatasetOverlapError(ConfigError):
 
 class SubjectMissingError(DisarrayError):
     """A file belongs to a dataset but does not say which subject it is about; nothing was read from it."""
+
+
+class ExpressionOverflowError(DisarrayError):
+    """An expression over whole numbers left int64 where its value is used. Nothing was changed."""
+
+
+class FoldOverflowError(DisarrayError):
+    """A metric or rollup grew beyond what its type can hold. Nothing of the segment was changed."""
+
+
+class FragmentMismatchError(DisarrayError):
+    """A fragment does not hold what the catalog says about it. Nothing of the segment was changed."""
