@@ -120,7 +120,8 @@ def spark() -> Iterator[SparkSession]:
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.codegen.wholeStage", "false")  # compiling would take longer than the rows
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")  # compiling takes far longer than 40 rows
+        .config("spark.sql.codegen.wholeStage", "false")
         .getOrCreate()
     )
     yield session

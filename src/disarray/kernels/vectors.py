@@ -16,6 +16,13 @@ if TYPE_CHECKING:
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
+ARROW_TYPES: dict[ColumnType, pa.DataType] = {
+    ColumnType.FLOAT64: pa.float64(),
+    ColumnType.INT64: pa.int64(),
+    ColumnType.STRING: pa.string(),
+    ColumnType.BOOL: pa.bool_(),
+    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
+}
 _DTYPES = {
     ColumnType.FLOAT64: np.float64,
     ColumnType.INT64: np.int64,
@@ -97,7 +104,7 @@ def identity(vector: Vector) -> NDArray[np.int64]:
         codes = pc.fill_null(values.dictionary_encode().indices, 0) if isinstance(values, pa.Array) else 0
         numbers = np.asarray(codes, dtype=np.int64)
     elif vector.is_float:
-        numbers = values.view(np.int64)
+        numbers = (values + 0.0).view(np.int64)
     else:
         numbers = values.astype(np.int64, copy=False)
     return numbers if vector.valid is None else np.where(vector.valid, numbers, 0)
