@@ -150,3 +150,15 @@ class FormatCheckError(DisarrayError):
     def __init__(self, failures: tuple[str, ...]) -> None:
         super().__init__("\n".join(failures))
         self.failures = failures
+
+
+class ExpressionOverflowError(DisarrayError):
+    """An expression over whole numbers left int64 where its value is used. Nothing was changed."""
+
+
+class FoldOverflowError(DisarrayError):
+    """A metric or rollup grew beyond what its type can hold. Nothing of the segment was changed."""
+
+
+class FragmentMismatchError(DisarrayError):
+    """A fragment does not hold what the catalog says about it. Nothing of the segment was changed."""

@@ -1,0 +1,38 @@
+"""One text for the values of several columns: equal exactly where the values are."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from disarray.kernels.vectors import Vector
+
+
+def value_texts(columns: Sequence[Vector], rows: NDArray[np.int64]) -> list[str | None]:
+    """A compact JSON array for each of these rows, in ASCII; None where there are no columns to tell of.
+
+    Floats are written so that they read back to the same bits, timestamps as microseconds.
+    """
+    if not columns:
+        return [None] * len(rows)
+    values = [_values(column, rows) for column in columns]
+    return [json.dumps(row, separators=(",", ":"), ensure_ascii=True) for row in zip(*values, strict=True)]
+
+
+def _values(column: Vector, rows: NDArray[np.int64]) -> list[object]:
+    if column.is_constant:
+        is_there = column.valid is None or bool(column.valid)
+        value = column.values.as_py() if column.is_text else column.values.item()
+        return [value if is_there else None] * len(rows)
+    taken = column.values.take(pa.array(rows)).to_pylist() if column.is_text else column.values[rows].tolist()
+    if column.valid is None:
+        return list(taken)
+    return [value if there else None for value, there in zip(taken, column.valid[rows], strict=True)]
