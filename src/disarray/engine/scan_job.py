@@ -156,7 +156,8 @@ _COLUMN_NAMES = {
 
 def _rows(table: pa.Table) -> list[Row]:
     renamed = [_COLUMN_NAMES.get(name, _typed_last(name)) for name in table.column_names]
-    return table.rename_columns(renamed).to_pylist()
+    rows: list[Row] = table.rename_columns(renamed).to_pylist()
+    return rows
 
 
 def _typed_last(name: str) -> str:
