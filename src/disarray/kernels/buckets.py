@@ -58,7 +58,7 @@ def buckets_over(bucket: Bucket, start_us: int, end_us: int) -> Buckets:
     """The buckets that meet [start_us, end_us), whole ones: the first may begin before and the last end after."""
     reach_us = {BucketKind.WEEK: 7 * DAY, BucketKind.MONTH: 31 * DAY}.get(bucket.kind, 0) + _MARGIN_US
     first_us, last_us = start_us - reach_us, end_us + reach_us
-    stretches = _stretches(bucket.zone, first_us, last_us)
+    stretches = _stretches(bucket.zone, first_us - _MARGIN_US, last_us + _MARGIN_US)
     if bucket.kind is BucketKind.CLOCK:
         assert bucket.length_us is not None
         edges = _clock_edges(stretches, bucket.length_us)
@@ -99,9 +99,8 @@ def _first_instant(stretches: Sequence[_Stretch], local_us: int) -> int:
 
 
 def _local_starts(bucket: Bucket, first_us: int, last_us: int) -> Iterator[tuple[int, str]]:
-    """Local times at which a bucket starts, in order; a day is left at both ends, so each has its stretch."""
-    day, last_day = first_us // DAY + 1, last_us // DAY - 1
-    while day <= last_day:
+    """Local times at which a bucket starts, in order."""
+    for day in range(first_us // DAY, last_us // DAY + 1):
         midnight_us = day * DAY
         match bucket.kind:
             case BucketKind.DAY:
@@ -121,7 +120,6 @@ def _local_starts(bucket: Bucket, first_us: int, last_us: int) -> Iterator[tuple
                 raise AssertionError("clock buckets have no list of starts")
             case _:
                 assert_never(bucket.kind)
-        day += 1
 
 
 def _stretches(zone_name: str, first_us: int, last_us: int) -> list[_Stretch]:

@@ -1,0 +1,75 @@
+"""One segment from its fragments: the unit of work of a scan, from Arrow tables to small Arrow tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from disarray.errors import FragmentMismatchError
+from disarray.kernels.digests import digest_readings
+from disarray.kernels.folds import fold_metric
+from disarray.kernels.merging import merge_fragments
+from disarray.kernels.rollups import ROLLUP_SCHEMA, roll_up
+from disarray.kernels.series import Series
+from disarray.kernels.summaries import SUMMARY_SCHEMA, summarize
+from disarray.model.format import EVENT_US
+from disarray.model.segments import datetime_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disarray.kernels.merging import Merged
+    from disarray.kernels.segment_rows import FragmentInput
+    from disarray.model.scan_spec import ScanSpec
+    from disarray.model.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanResult:
+    """All that a commit needs to know about a scanned segment."""
+
+    segment: Segment
+    readings: int  # winners
+    duplicates: int
+    conflicts: int
+    conflict_list: pa.Table  # CONFLICT_SCHEMA
+    digest: bytes
+    summaries: pa.Table  # SUMMARY_SCHEMA
+    rollup_parts: pa.Table  # ROLLUP_SCHEMA
+
+
+def scan_segment(segment: Segment, fragments: Sequence[FragmentInput], spec: ScanSpec) -> ScanResult:
+    """Merge the fragments of one segment and fold what they say; the order of fragments leaves no trace."""
+    merged = merge_fragments(fragments, spec)
+    series = series_of(segment, merged, spec)
+    summaries = [
+        summarize(series, fold_metric(series, metric), segment_start_us=segment.start_us)
+        for metric in spec.metrics
+    ]
+    parts = [roll_up(series, rollup, segment) for rollup in spec.rollups] if series.rows else []
+    return ScanResult(
+        segment=segment,
+        readings=series.rows,
+        duplicates=merged.duplicates,
+        conflicts=merged.conflicts,
+        conflict_list=merged.conflict_list,
+        digest=digest_readings(merged.readings),
+        summaries=pa.concat_tables([SUMMARY_SCHEMA.empty_table(), *summaries]),
+        rollup_parts=pa.concat_tables([ROLLUP_SCHEMA.empty_table(), *parts]),
+    )
+
+
+def series_of(segment: Segment, merged: Merged, spec: ScanSpec) -> Series:
+    """The readings of a segment ready to be folded; also what running values are made from."""
+    start = datetime_of(segment.start_us).isoformat(timespec="seconds").replace("+00:00", "Z")
+    label = f"the segment of {spec.subject} from {start}"
+    event_us = merged.readings.column(EVENT_US)
+    if len(event_us) and not (
+        segment.contains(event_us[0].as_py()) and segment.contains(event_us[-1].as_py())
+    ):
+        raise FragmentMismatchError(
+            f"a fragment holds readings outside {label}; nothing of it was changed. Run 'disarray reingest' on its file"
+        )
+    return Series(merged.readings, attributes=spec.attributes, label=label)
