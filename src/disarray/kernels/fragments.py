@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +54,27 @@ class FragmentFile:
     row_groups: int
 
 
+class FragmentSink(Protocol):
+    """Where fragments go; `path` is the name that their descriptors carry."""
+
+    path: str
+
+    def write(self, table: pa.Table) -> int: ...
+
+
+class MemorySink:
+    """Keeps fragments in memory: for a look at a file, not for its ingest."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> int:
+        """Keep one fragment; return its number."""
+        self.tables.append(table)
+        return len(self.tables) - 1
+
+
 class FragmentWriter:
     """Writes the fragments of many files of one dataset into one Parquet file; nothing is written without any."""
 
@@ -98,7 +119,7 @@ class FragmentBuilder:
     """Collects the readings of one file and hands them to a writer, a bounded amount at a time."""
 
     spec: ReadSpec
-    writer: FragmentWriter
+    sink: FragmentSink
     fragments: list[Fragment] = field(default_factory=list)
     _held: list[pa.Table] = field(default_factory=list)
     _held_bytes: int = 0
@@ -145,8 +166,8 @@ class FragmentBuilder:
                 first_position=int(position[0]),
                 last_position=int(position[-1]),
                 digest=digest_table(ordered),
-                file=self.writer.path,
-                row_group=self.writer.write(ordered),
+                file=self.sink.path,
+                row_group=self.sink.write(ordered),
             )
         )
 
