@@ -142,13 +142,14 @@ class FragmentBuilder:
             return
         table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
+        last_us = table.column(EVENT_US)[-1].as_py()
         for start_us, part in _by_segment(table, self.spec.segment_us):
             # The segment that the file is in the middle of stays, unless it is large enough by itself.
-            is_open = part.column(POSITION)[-1].as_py() == table.column(POSITION)[-1].as_py()
+            is_open = start_us <= last_us < start_us + self.spec.segment_us
             if keep_last and is_open and part.nbytes < _FLUSH_BYTES // 2:
                 self._held, self._held_bytes = [part], part.nbytes
-                continue
-            self._write(start_us, part)
+            else:
+                self._write(start_us, part)
 
     def _write(self, start_us: int, part: pa.Table) -> None:
         if len(self.fragments) == _MAX_FRAGMENTS_PER_FILE:
