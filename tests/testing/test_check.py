@@ -27,7 +27,10 @@ layouts = "%d.%m.%Y %H:%M:%S"
 mass = { from = "g", type = "float64", unit = "kg", scale = 0.001 }
 note = { from = "note", type = "string" }
 """
-SAMPLE = b'Scale\nSerial S-7\nwhen;g;note\n01.02.2024 10:00:00;1500,0;"a; b"\n01.02.2024 10:00:10;;x\n01.02.2024 10:00:20;2,5;'
+SAMPLE = (
+    b"Scale\nSerial S-7\nwhen;g;note\n"
+    b'01.02.2024 10:00:00;1500,0;"a; b"\n01.02.2024 10:00:10;;x\n01.02.2024 10:00:20;2,5;'
+)
 
 
 def failures(description: str, sample: bytes, expect: Expect | None = None) -> tuple[str, ...]:
