@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments import FragmentWriter
+    from disarray.kernels.fragments import FragmentSink
     from disarray.kernels.outcome import ReadRequest
     from disarray.model.format import Column
     from disarray.model.read_spec import ReadSpec
@@ -43,13 +43,13 @@ _REASONS = {
 }
 
 
-def read_parquet(request: ReadRequest, descriptor: int, size: int, writer: FragmentWriter) -> Stretch:
+def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: FragmentSink) -> Stretch:
     """Read a whole Parquet file, a bounded number of rows at a time."""
     cost = ReadCost()
     blocks = BlockReader(descriptor, 0, size, cost)
     for _ in blocks:
         pass
-    rows = _RowReader(request, FragmentBuilder(request.spec, writer))
+    rows = _RowReader(request, FragmentBuilder(request.spec, sink))
     cost.bytes_read += size
     for batch in _batches(request.spec, descriptor):
         rows.take(batch)

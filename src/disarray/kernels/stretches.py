@@ -17,7 +17,7 @@ from disarray.model.format import Compression
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.kernels.fragments import FragmentWriter
+    from disarray.kernels.fragments import FragmentSink
     from disarray.kernels.outcome import ReadRequest
 
 _BEYOND_BYTES = 1 << 16
@@ -50,11 +50,11 @@ def read_stretch(
     hash_from: int | None = None,
     take_tail: bool,
     compression: Compression,
-    writer: FragmentWriter,
+    sink: FragmentSink,
 ) -> Stretch:
     """Read the lines that start at or after a checkpoint (and before `end`), in one pass of bounded memory."""
     cost = ReadCost()
-    builder = FragmentBuilder(request.spec, writer)
+    builder = FragmentBuilder(request.spec, sink)
     lines = LineReader(request.spec, start, builder, latest_us=request.latest_us)
     begin = start.offset // BLOCK_BYTES * BLOCK_BYTES if hash_from is None else hash_from
     blocks = BlockReader(descriptor, begin, size if end is None else end, cost)
