@@ -61,3 +61,11 @@ class UnreadableFileError(DisarrayError):
 
 class FragmentWriteError(DisarrayError):
     """Fragments could not be written. The catalog knows nothing of them; free space or mend the lake, then retry."""
+
+
+class FormatCheckError(DisarrayError):
+    """A description does not read its sample as it should; `failures` names every check that failed."""
+
+    def __init__(self, failures: tuple[str, ...]) -> None:
+        super().__init__("\n".join(failures))
+        self.failures = failures

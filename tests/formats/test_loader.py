@@ -102,7 +102,7 @@ def test_a_faulty_description_names_its_file_and_every_key(tmp_path: Path) -> No
         ("[columns]\na = { type = 'string', preamble = 'x' }", "there is no preamble field 'x'"),
         ("max_line_bytes = 1", "expected a whole number, 256 to"),
         ("event_time = 3", "event_time: expected a table, found 3"),
-        ("[columns]\na = { type = 'float64', or = [{ scale = 2.0 }] }", "or[0].from: expected another header"),
+        ("[columns]\na = { type = 'float64', or = [{ scale = 2.0 }] }", "or[0].from: expected another"),
     ],
 )  # fmt: skip
 def test_a_description_that_cannot_be_meant_is_refused(text: str, message: str) -> None:

@@ -8,10 +8,21 @@ from disarray.formats.survey import FEWEST, LADDER, MOST, suggest_segment, surve
 from disarray.model.duration import DAY, HOUR, SECOND
 
 
-def test_unique_stamps_are_key_enough() -> None:
-    seen = survey([0, SECOND, 2 * SECOND], {"record": [1, 2, 3]})
+def test_the_stamps_of_a_steady_logger_are_key_enough() -> None:
+    seen = survey([second * SECOND for second in range(50)], {"state": [1] * 50})
     assert seen.key == ()
-    assert (seen.readings, seen.interval_us, seen.repeated_stamps) == (3, SECOND, 0)
+    assert (seen.readings, seen.interval_us, seen.repeated_stamps) == (50, SECOND, 0)
+
+
+def test_stamps_that_happen_to_differ_are_no_key() -> None:
+    seen = survey([second**2 * SECOND for second in range(50)], {"state": [1] * 50})
+    assert seen.key is None
+
+
+def test_a_column_that_counts_readings_is_the_key_even_where_stamps_differ() -> None:
+    stamps = [second * SECOND for second in range(50)]
+    assert survey(stamps, {"id": [f"q{number}" for number in range(50)]}).key == ("id",)
+    assert survey(stamps, {"id": ["same"] * 50}).key == ()
 
 
 def test_repeated_stamps_need_the_record_number() -> None:
@@ -25,8 +36,8 @@ def test_readings_that_nothing_tells_apart_keep_the_key_of_all_columns() -> None
 
 
 def test_many_series_in_one_file_are_told_apart_by_a_channel() -> None:
-    stamps = [minute * SECOND for minute in range(10) for _ in range(3)]
-    seen = survey(stamps, {"device": [1, 2, 3] * 10, "serial": ["a", "b", "c"] * 10})
+    stamps = [minute * SECOND for minute in range(30) for _ in range(3)]
+    seen = survey(stamps, {"device": [1, 2, 3] * 30, "serial": ["a", "b", "c"] * 30})
     assert seen.channel == "serial"
     assert seen.key == ()
 

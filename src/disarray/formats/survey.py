@@ -28,6 +28,7 @@ LADDER = (
     90 * DAY,
     365 * DAY,
 )
+_FEWEST_STEPS = 20
 _RECORD_NAMES = ("rec", "record", "record_id", "datapoint", "data_point", "index", "id", "point", "dataset")
 
 
@@ -67,7 +68,7 @@ def survey(event_us: Sequence[int], columns: Mapping[str, Sequence[object]]) -> 
         interval_us=int(median(steps)) if steps else None,
         repeated_stamps=len(event_us) - len(distinct),
         out_of_order=sum(1 for earlier, later in pairwise(event_us) if later < earlier),
-        key=_key(event_us, columns, channel),
+        key=_key(event_us, columns, channel=channel, is_regular=_is_regular(steps)),
         channel=channel,
         segment_us=suggest_segment(len(event_us), rate_span),
     )
@@ -101,16 +102,36 @@ def _channel(
 
 
 def _key(
-    event_us: Sequence[int], columns: Mapping[str, Sequence[object]], channel: str | None
+    event_us: Sequence[int], columns: Mapping[str, Sequence[object]], *, channel: str | None, is_regular: bool
 ) -> tuple[str, ...] | None:
+    """A column that counts readings; else the stamp alone, but only of a logger that keeps its rhythm.
+
+    Stamps that merely happen to differ in this file prove nothing: as a key they would drop readings of another.
+    """
     always = [columns[channel]] if channel else []
+    counting = [name for name in _RECORD_NAMES if name in columns and _is_distinct(columns[name])]
+    for name in counting:
+        if _is_unique(event_us, [*always, columns[name]]):
+            return (name,)
     if _is_unique(event_us, always):
-        return ()
+        return () if is_regular else None
     numbered = [name for name in columns if all(isinstance(value, int) for value in columns[name])]
-    for name in sorted(numbered, key=lambda each: (each not in _RECORD_NAMES, each)):
+    for name in sorted(numbered):
         if _is_unique(event_us, [*always, columns[name]]):
             return (name,)
     return None
+
+
+def _is_distinct(values: Sequence[object]) -> bool:
+    return None not in values and len(set(values)) >= 0.99 * len(values)
+
+
+def _is_regular(steps: Sequence[int]) -> bool:
+    """Whether nine of ten steps are as long as the middle one, to a hundredth."""
+    if len(steps) < _FEWEST_STEPS:
+        return False
+    usual = median(steps)
+    return sum(1 for step in steps if abs(step - usual) <= usual * 0.01) >= 0.9 * len(steps)
 
 
 def _is_unique(event_us: Sequence[int], others: Sequence[Sequence[object]]) -> bool:
