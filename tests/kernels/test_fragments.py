@@ -92,13 +92,16 @@ def test_what_is_written_is_read_back_bit_by_bit(tmp_path_factory: pytest.TempPa
         assert digest_table(read_fragment(part.file, part.row_group)) == part.digest
 
 
-def test_fragments_of_many_files_share_one_parquet_file(desk: Desk) -> None:
-    writer = desk.writer()
+def test_fragments_of_many_files_share_one_parquet_file(tmp_path: Path) -> None:
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
     for at in range(3):
         builder = FragmentBuilder(SPEC, writer)
         builder.add(readings((at * HOUR_US, at, 1, "x")))
         builder.cut()
         assert [part.row_group for part in builder.fragments] == [at]
+    file = writer.close()
+    assert file is not None
+    assert [read_fragment(file.path, at).column("value").to_pylist() for at in range(3)] == [[0], [1], [2]]
 
 
 def test_nothing_is_written_where_there_is_nothing_to_write(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -109,9 +110,13 @@ class FragmentWriter:
 
     def discard(self) -> None:
         """Leave no file behind after a failure."""
-        if self._sink is not None:
-            self._sink.close()
-            Path(self.path).unlink(missing_ok=True)
+        if self._writer is None or self._sink is None:
+            return
+        # An open Parquet writer would write its footer when it is collected, into a closed file.
+        with suppress(FragmentWriteError):
+            self._writer.close()
+        self._sink.close()
+        Path(self.path).unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
