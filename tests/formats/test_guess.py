@@ -99,6 +99,23 @@ def test_a_day_past_the_twelfth_settles_the_order(shipped: Shipped) -> None:
     assert found.checks == []
 
 
+def test_one_day_past_the_twelfth_among_many_settles_the_order(shipped: Shipped) -> None:
+    lines = [
+        "time,x",
+        *(f"0{1 + number % 9}/03/2024 10:00,1" for number in range(99)),
+        "13/03/2024 10:00,1\n",
+    ]
+    found = guess("\n".join(lines).encode(), shipped)
+    assert found.event_time["layouts"] == ["%d/%m/%Y %H:%M"]
+
+
+def test_a_few_odd_cells_do_not_make_a_text_of_numbers(shipped: Shipped) -> None:
+    lines = ["time,x", *(f"2024-03-01T10:{minute}:00Z,1.5" for minute in range(10, 59))]
+    found = guess("\n".join([*lines, "2024-03-01T11:00:00Z,ERR\n"]).encode(), shipped)
+    assert found.columns["x"]["type"] == "float64"
+    assert found.checks == ["'x' holds numbers but for 1 cells, whose rows are rejected"]
+
+
 def test_twelve_hour_clocks_are_seen(shipped: Shipped) -> None:
     found = guess(b"time,x\n2024-02-13 1:05:00 PM,1\n2024-02-13 12:05:00 AM,2\n", shipped)
     assert found.event_time["layouts"] == ["%Y-%m-%d %I:%M:%S %p"]

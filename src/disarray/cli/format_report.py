@@ -9,9 +9,10 @@ from zoneinfo import ZoneInfo
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
-from disarray.model.duration import DAY, SECOND, format_duration
-from disarray.model.format import CHANNEL, EVENT_US, POSITION
+from disarray.model.duration import format_duration
+from disarray.model.format import CHANNEL, EVENT_US
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
 
     from disarray.cli.format_trial import Trial
 
-_SHOWN_COLUMNS = 9
+_WIDEST_CELL = 20
 _SHOWN_REJECTS = 8
-_SAMPLE_CHARACTERS = 60
+_SAMPLE_CHARACTERS = 100
 
 
 def report_text(trial: Trial, *, rows: int) -> None:
@@ -33,6 +34,7 @@ def report_text(trial: Trial, *, rows: int) -> None:
     )
     for reason in trial.reasons:
         console.print(f"  because {escape(reason)}")
+    console.print(f"  its subject is [bold]{escape(trial.subject)}[/bold]")
     if trial.preamble:
         fields = ", ".join(f"{name} = {value}" for name, value in trial.preamble.items())
         console.print(f"  the preamble says {escape(fields)}")
@@ -59,6 +61,7 @@ def report_json(trial: Trial, *, rows: int) -> dict[str, object]:
         "reasons": list(trial.reasons),
         "checks": list(trial.checks),
         "preamble": dict(trial.preamble),
+        "subject": trial.subject,
         "cut": trial.is_cut,
         "lines": {
             "seen": counts.seen,
@@ -93,6 +96,7 @@ def report_json(trial: Trial, *, rows: int) -> dict[str, object]:
 
 def _plain(row: dict[str, object]) -> dict[str, object]:
     event_us = row.pop(EVENT_US)
+    row.pop(CHANNEL, None)
     assert isinstance(event_us, int)
     values = {
         name: value.isoformat() if isinstance(value, datetime) else value for name, value in row.items()
@@ -102,27 +106,32 @@ def _plain(row: dict[str, object]) -> dict[str, object]:
 
 def _print_readings(console: Console, trial: Trial, rows: int) -> None:
     zone = ZoneInfo(trial.dataset.event_time.zone or "UTC")
-    names = [name for name in trial.table.column_names if name not in (EVENT_US, POSITION, CHANNEL)]
-    shown = names[:_SHOWN_COLUMNS]
     units = {column.name: column.unit for column in trial.dataset.columns}
+    readings = trial.table.slice(0, rows).to_pylist()
+    stamps = [_stamp(datetime_of(row[EVENT_US]).astimezone(zone)) for row in readings]
+    title = f"event time ({zone.key})"
+    room = console.width - max(map(len, [title, *stamps]))
+    names = [column.name for column in trial.dataset.columns]
     table = Table(
-        title=f"The first of {trial.table.num_rows:,} readings",
+        title=f"The first of {_amount(trial.table.num_rows, 'reading')}",
         title_justify="left",
         box=None,
         pad_edge=False,
     )
-    table.add_column(f"event time ({zone.key})", no_wrap=True)
-    for name in shown:
-        header = f"{name} [dim]{escape(units[name])}[/dim]" if units.get(name) else name
-        table.add_column(header, justify="right", overflow="ellipsis", no_wrap=True, max_width=20)
-    for row in trial.table.slice(0, rows).to_pylist():
-        stamp = datetime_of(row[EVENT_US]).astimezone(zone)
-        table.add_row(_stamp(stamp), *(_cell(row[name]) for name in shown))
+    table.add_column(title, no_wrap=True)
+    shown: list[str] = []
+    for name in names:
+        header = Text.assemble(name, (f" {units[name]}" if units[name] else "", "dim"))
+        room -= 2 + min(_WIDEST_CELL, max(len(header), *(len(_cell(row[name])) for row in readings), 0))
+        if room < 0 and shown:
+            break
+        shown.append(name)
+        table.add_column(header, justify="right", overflow="ellipsis", no_wrap=True, max_width=_WIDEST_CELL)
+    for stamp, row in zip(stamps, readings, strict=True):
+        table.add_row(stamp, *(Text(_cell(row[name])) for name in shown))
     console.print(table)
     if len(names) > len(shown):
-        console.print(
-            f"[dim]… and {len(names) - len(shown)} more columns: {', '.join(names[len(shown) :])}[/dim]"
-        )
+        console.print(f"[dim]… and {len(names) - len(shown)} more: {', '.join(names[len(shown) :])}[/dim]")
     console.print()
 
 
@@ -131,7 +140,9 @@ def _print_rejects(console: Console, trial: Trial) -> None:
     if not counts.rejected:
         console.print("No row was rejected.\n")
         return
-    table = Table(title=f"{counts.rejected:,} rejected rows", title_justify="left", box=None, pad_edge=False)
+    table = Table(
+        title=_amount(counts.rejected, "rejected row"), title_justify="left", box=None, pad_edge=False
+    )
     for header in ("line", "reason", "column", "what it says"):
         table.add_column(
             header, justify="right" if header == "line" else "left", overflow="ellipsis", no_wrap=True
@@ -159,13 +170,13 @@ def _print_seen(console: Console, trial: Trial) -> None:
 def _sentences(trial: Trial) -> Iterator[str]:
     counts, seen = trial.outcome.counts, trial.seen
     parts = [
-        f"{counts.kept:,} readings",
+        _amount(counts.kept, "reading"),
         f"{counts.rejected:,} rejected",
         f"{counts.preamble:,} before and in the header",
         f"{counts.blank:,} blank",
     ]
     whole = "Of the first part of the file, " if trial.is_cut else ""
-    yield f"{whole}{counts.seen:,} lines = {' + '.join(parts)}."
+    yield f"{whole}{_amount(counts.seen, 'line')} = {' + '.join(parts)}."
     if seen.first_us is None or seen.last_us is None:
         yield "Without readings there is nothing to tell key and segment from."
         return
@@ -173,9 +184,9 @@ def _sentences(trial: Trial) -> Iterator[str]:
     zone = ZoneInfo(trial.dataset.event_time.zone or "UTC")
     first, last = (datetime_of(us).astimezone(zone) for us in (seen.first_us, seen.last_us))
     yield f"They run from {_stamp(first)} to {_stamp(last)}: {span}" + (
-        f", mostly every {format_duration(seen.interval_us)}." if seen.interval_us else "."
+        f", mostly every {_coarse(seen.interval_us)}." if seen.interval_us else "."
     )
-    yield f"{seen.repeated_stamps:,} stamps repeat an earlier one; {seen.out_of_order:,} readings run backwards in time."
+    yield f"Stamps that repeat an earlier one: {seen.repeated_stamps:,}; steps back in time: {seen.out_of_order:,}."
     if seen.channel:
         yield f"[bold]Channel[/bold] {seen.channel}: one stamp comes once for each of its values."
     yield f"[bold]Key[/bold] {_key_sentence(trial)}."
@@ -189,18 +200,17 @@ def _key_sentence(trial: Trial) -> str:
     if seen.key is None:
         return f"all columns (the default): no single column beside {beside} tells all readings apart"
     if not seen.key:
-        return f"\\[]: {beside} alone tells all readings apart"
+        return f"\\[]: {beside} is enough to tell all readings apart"
     return f"{seen.key[0]}: beside {beside} it tells all readings apart"
 
 
+def _amount(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _coarse(microseconds: int) -> str:
-    """A span as people say it: to the second, above two days to the hour."""
-    unit = SECOND if microseconds < 2 * DAY else 3_600 * SECOND
-    return (
-        format_duration(microseconds // unit * unit)
-        if microseconds >= unit
-        else format_duration(microseconds)
-    )
+    """A span as people say it: its two largest parts."""
+    return " ".join(format_duration(microseconds).split()[:4])
 
 
 def _stamp(instant: datetime) -> str:
@@ -211,7 +221,7 @@ def _stamp(instant: datetime) -> str:
 def _cell(value: object) -> str:
     match value:
         case None:
-            return "[dim]–[/dim]"
+            return "–"
         case bool():
             return "true" if value else "false"
         case float():
@@ -219,4 +229,4 @@ def _cell(value: object) -> str:
         case datetime():
             return _stamp(value)
         case _:
-            return escape(str(value))
+            return str(value)

@@ -20,6 +20,7 @@ from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.kernels.preview import preview_file
 from disarray.model.dataset_reader import read_datasets
 from disarray.model.format import EVENT_US, ColumnType, Compression, Origin
+from disarray.model.matching import match_file, subject_from_preamble
 from disarray.model.spec_table import Problems
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from disarray.formats.loader import Description
     from disarray.formats.survey import Survey
     from disarray.kernels.outcome import ReadOutcome
+    from disarray.kernels.preview import Preview
     from disarray.model.dataset import Dataset
 
 HEAD_BYTES = 1 << 20
@@ -50,6 +52,7 @@ class Trial:
     reasons: tuple[str, ...]
     checks: tuple[str, ...]
     preamble: Mapping[str, str]
+    subject: str
     block: str
     is_cut: bool
 
@@ -68,26 +71,41 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
             dataset, str(tried), reason=ReadReason.QUIET, now_us=time.time_ns() // 1_000, stored=None
         )
         preview = preview_file(request)
-    if preview.outcome.status is not ReadStatus.READ or preview.outcome.fingerprint is None:
-        name = dataset.format.name
+    fingerprint = preview.outcome.fingerprint
+    problem = _problem(preview)
+    if fingerprint is None or problem:
         raise UnreadableFileError(
-            f"{file} cannot be read as '{name}': {preview.outcome.message}. Nothing was changed; "
+            f"{file} cannot be read as '{dataset.format.name}': {problem}. Nothing was changed; "
             "`disarray formats list` shows the other formats, docs/adding-an-instrument.md how to describe one"
         )
     seen = _survey(dataset, preview.table)
     block = dataset_block(dataset_table(found, path, zone=zone, seen=seen))
+    proposed = _load(block, known, project)
+    preamble = dict(fingerprint.end.state.fields)
+    match = match_file(str(path), [proposed])
+    assert match is not None, "the proposed patterns take the file they were made from"
     return Trial(
         file=file,
-        dataset=_load(block, known, project),
+        dataset=proposed,
         outcome=preview.outcome,
         table=preview.table,
         seen=seen,
         reasons=tuple(found.reasons),
         checks=(*found.checks, *_zone_checks(found, zone)),
-        preamble=dict(preview.outcome.fingerprint.end.state.fields),
+        preamble=preamble,
+        subject=match.subject or subject_from_preamble(str(path), proposed, preamble),
         block=block,
         is_cut=is_long,
     )
+
+
+def _problem(preview: Preview) -> str | None:
+    fingerprint = preview.outcome.fingerprint
+    if preview.outcome.status is not ReadStatus.READ or fingerprint is None:
+        return preview.outcome.message
+    if not preview.table.num_rows and not preview.outcome.counts.rejected:
+        return "no line of it is a reading, and none is the header of this format"
+    return None
 
 
 def _described(path: Path, head: bytes, format_name: str | None, known: Mapping[str, Description]) -> Guess:
@@ -139,12 +157,16 @@ def _pieces(path: Path) -> Iterator[bytes]:
 def _cut(path: Path, folder: Path) -> Path:
     """The first part of a long file as one of its own, whole lines only."""
     tried = folder / path.name
+    whole_lines = 0
     with tried.open("wb") as stream:
         for piece in _pieces(path):
-            if stream.tell() + len(piece) > TRIED_BYTES:
-                stream.write(piece[: piece.rfind(b"\n") + 1])
+            taken = piece[: TRIED_BYTES - stream.tell()]
+            if b"\n" in taken:
+                whole_lines = stream.tell() + taken.rfind(b"\n") + 1
+            stream.write(taken)
+            if len(taken) < len(piece):
                 break
-            stream.write(piece)
+        stream.truncate(whole_lines)
     return tried
 
 

@@ -26,7 +26,7 @@ def dataset_table(
     stem = path.name.split(".")[0]
     suffix = path.name[len(stem) :]
     table: dict[str, object] = {
-        "name": name_and_unit(stem, ())[0],
+        "name": found.format if found.recognised else name_and_unit(stem, ())[0],
         "roots": [str(path.parent)],
         "files": [f"**/*{suffix}"],
         "format": found.format,

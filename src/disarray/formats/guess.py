@@ -20,7 +20,7 @@ from disarray.formats.infer import (
     says_time,
     time_layouts,
 )
-from disarray.formats.sniff import NULL_WORDS, Sniffed, decode_head, sniff, split_line
+from disarray.formats.sniff import NULL_WORDS, Sniffed, decode_head, is_number, sniff, split_line
 from disarray.model.format import ColumnType, FileKind
 
 if TYPE_CHECKING:
@@ -199,9 +199,18 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
             column = {"from": name, **column}
         if unit:
             column["unit"] = unit
+        odd = _odd_cells(cells[name], column["type"])
+        if odd:
+            found.checks.append(f"'{name}' holds numbers but for {odd} cells, whose rows are rejected")
         if not filled(cells[name]):
             found.checks.append(f"'{name}' is empty in the sample and is taken as text")
         found.columns[own_name] = column
+
+
+def _odd_cells(cells: Sequence[str], type_: object) -> int:
+    if type_ not in (ColumnType.INT64, ColumnType.FLOAT64):
+        return 0
+    return sum(1 for cell in filled(cells) if not is_number(cell))
 
 
 def _event_time(found: Guess, cells: Mapping[str, list[str]]) -> tuple[str, ...]:

@@ -35,6 +35,7 @@ _TIME_WORDS = re.compile(
 _UNIT = re.compile(r"\s*[\[(]([^\[\]()]{1,15})[\])]\s*$")
 _SLASH_UNIT = re.compile(r"(?<=\w)/([A-Za-zµΩ°%][\w.²³]{0,7})$")
 _WHOLE = re.compile(r"[+-]?(0|[1-9]\d{0,17})", re.ASCII)
+_ENOUGH = 20
 _TRUTH = frozenset({"true", "false", "True", "False", "TRUE", "FALSE"})
 
 
@@ -44,41 +45,41 @@ def filled(cells: Sequence[str]) -> list[str]:
 
 
 def column_type(cells: Sequence[str]) -> ColumnType:
-    """The narrowest type that takes every cell; numbers with leading zeros are names and stay text."""
+    """The narrowest type that takes the cells; numbers with leading zeros are names and stay text.
+
+    A few odd cells among numbers do not make a text of them: they are better seen as rejects.
+    """
     values = filled(cells)
     if not values:
         return ColumnType.STRING
     if all(value in _TRUTH for value in values):
         return ColumnType.BOOL
-    if all(_WHOLE.fullmatch(value) for value in values):
-        return ColumnType.INT64
-    if all(is_number(value) for value in values) and not any(
-        re.match(r"[+-]?0\d", value) for value in values
-    ):
-        return ColumnType.FLOAT64
-    return ColumnType.STRING
+    numbers = [value for value in values if is_number(value)]
+    if not is_most(len(numbers), len(values)) or any(re.match(r"[+-]?0\d", value) for value in numbers):
+        return ColumnType.STRING
+    return ColumnType.INT64 if all(_WHOLE.fullmatch(value) for value in numbers) else ColumnType.FLOAT64
 
 
 def time_layouts(cells: Sequence[str]) -> tuple[str, ...]:
-    """Every layout of a whole stamp that takes every cell; with more than one, days and months look alike."""
+    """Every layout of a whole stamp that takes the cells; with more than one, days and months look alike."""
     values = filled(cells)
     if not values:
         return ()
-    if all(_ISO.fullmatch(value) for value in values):
+    if is_most(sum(1 for value in values if _ISO.fullmatch(value)), len(values)):
         return ("iso",)
-    return tuple(layout for date in _DATES for clock in _CLOCKS if _fits(layout := f"{date} {clock}", values))
+    return _fitting([f"{date} {clock}" for date in _DATES for clock in _CLOCKS], values)
 
 
 def date_layouts(cells: Sequence[str]) -> tuple[str, ...]:
-    """Every layout of a date alone that takes every cell."""
+    """Every layout of a date alone that takes the cells."""
     values = filled(cells)
-    return tuple(date for date in _DATES if values and _fits(date, values))
+    return _fitting(_DATES, values) if values else ()
 
 
 def clock_layouts(cells: Sequence[str]) -> tuple[str, ...]:
-    """Every layout of a time of day alone that takes every cell."""
+    """Every layout of a time of day alone that takes the cells."""
     values = filled(cells)
-    return tuple(clock for clock in _CLOCKS if values and _fits(clock, values))
+    return _fitting(_CLOCKS, values) if values else ()
 
 
 def epoch_layout(header: str, cells: Sequence[str]) -> str | None:
@@ -124,10 +125,29 @@ def name_and_unit(header: str, taken: Collection[str]) -> tuple[str, str]:
     return name, unit
 
 
-def _fits(layout: str, values: Sequence[str]) -> bool:
-    try:
-        for value in values:
+def is_most(part: int, whole: int) -> bool:
+    """Whether so many are all of them, or nearly all of enough."""
+    return part == whole or (whole >= _ENOUGH and part >= 0.95 * whole)
+
+
+def _fitting(layouts: Sequence[str], values: Sequence[str]) -> tuple[str, ...]:
+    """The layouts that fit every value, else those that fit nearly all.
+
+    In this order: a layout that fits all but the few days past the twelfth has day and month the wrong way round.
+    """
+    misfits = {layout: _count_misfits(layout, values) for layout in layouts}
+    exact = tuple(layout for layout in layouts if misfits[layout] == 0)
+    return exact or tuple(layout for layout in layouts if is_most(len(values) - misfits[layout], len(values)))
+
+
+def _count_misfits(layout: str, values: Sequence[str]) -> int:
+    """How many values the layout does not take; it gives up where they are clearly too many."""
+    misfits = 0
+    for value in values:
+        try:
             datetime.strptime(value, layout)  # noqa: DTZ007  only the shape is of interest
-    except ValueError:
-        return False
-    return True
+        except ValueError:
+            misfits += 1
+            if misfits > max(1, 0.06 * len(values)):
+                return len(values)
+    return misfits

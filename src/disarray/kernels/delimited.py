@@ -135,10 +135,13 @@ class DelimitedParser:
                 reached = line + 1
                 break
         if arrow is not None:
-            keep = (lines[arrow.rows] < reached) & ~np.isin(arrow.rows, arrow.doubtful)
-            rows = lines[arrow.rows]
+            rows = lines if len(arrow.rows) == len(lines) else lines[arrow.rows]
             plain = Candidates(rows, arrow.stamps.us, arrow.stamps.is_local, arrow.columns)
-            parts.append(plain.filter(keep))
+            if len(arrow.doubtful):
+                plain = plain.filter((rows < reached) & ~np.isin(arrow.rows, arrow.doubtful))
+            elif reached < high:
+                plain = plain.filter(rows < reached)
+            parts.append(plain)
         if exact:
             parts.append(from_exact(exact, self.spec.columns))
         return reached

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from disarray.model.read_spec import ReadSpec
 
 # So much is held in memory before fragments are cut from it.
-_FLUSH_BYTES = 64 << 20
+_FLUSH_BYTES = 32 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen length.
 _MAX_FRAGMENTS_PER_FILE = 20_000
 
@@ -51,6 +53,27 @@ class FragmentFile:
     size: int
     checksum: str
     row_groups: int
+
+
+class FragmentSink(Protocol):
+    """Where fragments go; `path` is the name that their descriptors carry."""
+
+    path: str
+
+    def write(self, table: pa.Table) -> int: ...
+
+
+class MemorySink:
+    """Keeps fragments in memory: for a look at a file, not for its ingest."""
+
+    def __init__(self) -> None:
+        self.path = ""
+        self.tables: list[pa.Table] = []
+
+    def write(self, table: pa.Table) -> int:
+        """Keep one fragment; return its number."""
+        self.tables.append(table)
+        return len(self.tables) - 1
 
 
 class FragmentWriter:
@@ -87,9 +110,13 @@ class FragmentWriter:
 
     def discard(self) -> None:
         """Leave no file behind after a failure."""
-        if self._sink is not None:
-            self._sink.close()
-            Path(self.path).unlink(missing_ok=True)
+        if self._writer is None or self._sink is None:
+            return
+        # An open Parquet writer would write its footer when it is collected, into a closed file.
+        with suppress(FragmentWriteError):
+            self._writer.close()
+        self._sink.close()
+        Path(self.path).unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -97,7 +124,7 @@ class FragmentBuilder:
     """Collects the readings of one file and hands them to a writer, a bounded amount at a time."""
 
     spec: ReadSpec
-    writer: FragmentWriter
+    sink: FragmentSink
     fragments: list[Fragment] = field(default_factory=list)
     _held: list[pa.Table] = field(default_factory=list)
     _held_bytes: int = 0
@@ -118,15 +145,16 @@ class FragmentBuilder:
     def _flush(self, *, keep_last: bool) -> None:
         if not self._held:
             return
-        table = pa.concat_tables(self._held).combine_chunks()
+        table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
+        last_us = table.column(EVENT_US)[-1].as_py()
         for start_us, part in _by_segment(table, self.spec.segment_us):
             # The segment that the file is in the middle of stays, unless it is large enough by itself.
-            is_open = part.column(POSITION)[-1].as_py() == table.column(POSITION)[-1].as_py()
+            is_open = start_us <= last_us < start_us + self.spec.segment_us
             if keep_last and is_open and part.nbytes < _FLUSH_BYTES // 2:
                 self._held, self._held_bytes = [part], part.nbytes
-                continue
-            self._write(start_us, part)
+            else:
+                self._write(start_us, part)
 
     def _write(self, start_us: int, part: pa.Table) -> None:
         if len(self.fragments) == _MAX_FRAGMENTS_PER_FILE:
@@ -144,8 +172,8 @@ class FragmentBuilder:
                 first_position=int(position[0]),
                 last_position=int(position[-1]),
                 digest=digest_table(ordered),
-                file=self.writer.path,
-                row_group=self.writer.write(ordered),
+                file=self.sink.path,
+                row_group=self.sink.write(ordered),
             )
         )
 
@@ -165,17 +193,26 @@ def count_rows_before(path: str, row_group: int, *, position: int) -> int:
 
 def _by_segment(table: pa.Table, length_us: int) -> Iterator[tuple[int, pa.Table]]:
     """The readings of each segment, still in file order."""
-    segment = table.column(EVENT_US).to_numpy() // length_us
-    if (np.diff(segment) < 0).any():
+    event_us = table.column(EVENT_US).to_numpy()
+    if (event_us[1:] < event_us[:-1]).any():
+        segment = event_us // length_us
         order = np.argsort(segment, kind="stable")
-        table, segment = table.take(pa.array(order)), segment[order]
-    edges = [0, *(np.flatnonzero(np.diff(segment)) + 1).tolist(), len(segment)]
-    for first, last in zip(edges, edges[1:], strict=False):
-        yield int(segment[first]) * length_us, table.slice(first, last - first)
+        table, starts = table.take(pa.array(order)), segment[order] * length_us
+        edges = [0, *(np.flatnonzero(np.diff(starts)) + 1).tolist(), len(starts)]
+        for first, last in pairwise(edges):
+            yield int(starts[first]), table.slice(first, last - first)
+        return
+    # In order of time, which files mostly are, looking for the next boundary spares a division per reading.
+    first = 0
+    while first < len(event_us):
+        start_us = int(event_us[first]) // length_us * length_us
+        last = int(np.searchsorted(event_us, start_us + length_us))
+        yield start_us, table.slice(first, last - first)
+        first = last
 
 
 def _parquet_options(schema: pa.Schema) -> dict[str, object]:
-    """Measured on rounded telemetry: 44 % of the plain size, at twice the time of writing it plain."""
+    """Measured on rounded telemetry: 44 % of the plain size in the time of writing it plain; zstd 42 % in twice."""
     encodings: dict[str, str] = {}
     for column in schema:
         if pa.types.is_integer(column.type) or pa.types.is_timestamp(column.type):
@@ -184,8 +221,7 @@ def _parquet_options(schema: pa.Schema) -> dict[str, object]:
             encodings[column.name] = "BYTE_STREAM_SPLIT"
     texts = [column.name for column in schema if pa.types.is_string(column.type)]
     return {
-        "compression": "zstd",
-        "compression_level": 1,
+        "compression": "lz4",
         "use_dictionary": texts,
         "column_encoding": encodings,
         "write_statistics": [EVENT_US],

@@ -68,11 +68,15 @@ class Framer:
                 return
             yield self._finish_overlong(end + 1)
             piece = piece[end + 1 :]
-        data = self._carry + piece if self._carry else piece
-        cut = data.rfind(b"\n") + 1
-        self._carry = data[cut:]
+        cut = piece.rfind(b"\n") + 1
         if cut:
-            yield self._frame(data if cut == len(data) else data[:cut])
+            # One copy of the whole lines, none if they stand alone.
+            alone = not self._carry and cut == len(piece)
+            data = piece if alone else b"".join((self._carry, memoryview(piece)[:cut]))
+            self._carry = piece[cut:]
+            yield self._frame(data)
+        else:
+            self._carry += piece
         if len(self._carry) > self.max_line_bytes:
             self._overlong_sample = self._carry[:SAMPLE_BYTES]
             self._skipped = len(self._carry)

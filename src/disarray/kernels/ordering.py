@@ -28,20 +28,22 @@ def in_canonical_order(table: pa.Table, order_by: Sequence[str]) -> pa.Table:
         return table
     if not order_by:
         return table.take(pa.array(np.lexsort((position, event_us))))
-    keys = [(name, "ascending") for name in (EVENT_US, *order_by, POSITION)]
-    return table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_start"))
+    keys = [(name, "ascending", "at_start") for name in (EVENT_US, *order_by, POSITION)]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
 def digest_table(table: pa.Table) -> str:
     """A hash of every value in order: nulls, lengths and bits, whatever the buffers look like."""
     hasher = blake3()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        array = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-        hasher.update(f"{name}:{array.type}:{len(array)}:".encode())
-        if array.null_count:
-            hasher.update(np.packbits(array.is_null().to_numpy(zero_copy_only=False)))
-        for buffer in _plain_buffers(array):
-            hasher.update(buffer)
+        hasher.update(f"{name}:{column.type}:{len(column)}:{column.null_count}:".encode())
+        if column.null_count:
+            for chunk in column.chunks:
+                hasher.update(chunk.is_null().to_numpy(zero_copy_only=False).view(np.uint8))
+        # Part by part (all lengths, then all text), so that the digest does not depend on how a column is chunked.
+        for part in zip(*map(_plain_buffers, column.chunks), strict=True):
+            for buffer in part:
+                hasher.update(buffer)
     return hasher.digest(length=DIGEST_BYTES).hex()
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from disarray.errors import UnreadableFileError
@@ -18,7 +19,7 @@ from disarray.kernels.columns import ARROW_TYPES, constant_column, finish_column
 from disarray.kernels.fragments import FragmentBuilder
 from disarray.kernels.readings import count_dispositions, place_in_time
 from disarray.kernels.rejects import RejectLog, RejectReason
-from disarray.kernels.stretches import Stretch
+from disarray.kernels.stretches import Stretch, greatest, least
 from disarray.kernels.times import StampColumn, parse_stamps
 from disarray.model.fingerprints import Checkpoint, FoldMark, LineCounts, Tail
 from disarray.model.format import EVENT_US, ColumnType
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments import FragmentWriter
+    from disarray.kernels.fragments import FragmentSink
     from disarray.kernels.outcome import ReadRequest
     from disarray.model.format import Column
     from disarray.model.read_spec import ReadSpec
@@ -43,13 +44,13 @@ _REASONS = {
 }
 
 
-def read_parquet(request: ReadRequest, descriptor: int, size: int, writer: FragmentWriter) -> Stretch:
+def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: FragmentSink) -> Stretch:
     """Read a whole Parquet file, a bounded number of rows at a time."""
     cost = ReadCost()
     blocks = BlockReader(descriptor, 0, size, cost)
     for _ in blocks:
         pass
-    rows = _RowReader(request, FragmentBuilder(request.spec, writer))
+    rows = _RowReader(request, FragmentBuilder(request.spec, sink))
     cost.bytes_read += size
     for batch in _batches(request.spec, descriptor):
         rows.take(batch)
@@ -134,8 +135,8 @@ class _RowReader:
         self._count(dispositions)
         if placed.table.num_rows:
             event_us = placed.table.column(EVENT_US).to_numpy()
-            self.first_us = min(int(event_us.min()), *([] if self.first_us is None else [self.first_us]))
-            self.last_us = max(int(event_us.max()), *([] if self.last_us is None else [self.last_us]))
+            self.first_us = least(self.first_us, int(event_us.min()))
+            self.last_us = greatest(self.last_us, int(event_us.max()))
             self.builder.add(placed.table)
 
     def _count(self, dispositions: NDArray[np.uint8]) -> None:
@@ -153,7 +154,7 @@ def _stamps(batch: pa.RecordBatch, spec: ReadSpec, binding: Binding) -> StampCol
         ok = first.is_valid().to_numpy(zero_copy_only=False)
         return StampColumn(us.fill_null(0).to_numpy(), np.full(len(ok), first.type.tz is None), ok)
     text = [trim(array.cast(pa.string())) for array in arrays]
-    joined = text[0] if len(text) == 1 else pa.compute.binary_join_element_wise(*text, " ")
+    joined = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, " ")
     layouts = spec.event_time.layouts
     return parse_stamps(joined.fill_null(""), layouts, numbers=binding.numbers, start_us=binding.start_us)
 

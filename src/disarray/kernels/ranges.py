@@ -28,7 +28,7 @@ from disarray.model.format import Compression, FileKind
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.kernels.fragments import FragmentWriter
+    from disarray.kernels.fragments import FragmentSink
     from disarray.kernels.outcome import ReadOutcome, ReadRequest
     from disarray.model.seam import Seam
 
@@ -89,7 +89,7 @@ def _split(request: ReadRequest, descriptor: int, range_bytes: int) -> RangePlan
     return RangePlan(seam, (first, *others), size, cost)
 
 
-def read_range(request: ReadRequest, part: ByteRange, writer: FragmentWriter) -> Stretch | None:
+def read_range(request: ReadRequest, part: ByteRange, sink: FragmentSink) -> Stretch | None:
     """Read one range; None if it cannot be read apart from the rest of the file."""
     try:
         descriptor = open_beneath(request.path, request.roots)
@@ -108,7 +108,7 @@ def read_range(request: ReadRequest, part: ByteRange, writer: FragmentWriter) ->
             end=part.end,
             take_tail=takes_tail(request, part.size),
             compression=Compression.NONE,
-            writer=writer,
+            sink=sink,
         )
     except FragmentWriteError:
         raise

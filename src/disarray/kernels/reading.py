@@ -30,14 +30,14 @@ from disarray.model.seam import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from disarray.kernels.fragments import FragmentWriter
+    from disarray.kernels.fragments import FragmentSink
 
 _HEAD_BYTES = 4096
 
 
-def read_file(request: ReadRequest, writer: FragmentWriter) -> ReadOutcome:
+def read_file(request: ReadRequest, sink: FragmentSink) -> ReadOutcome:
     """Read what is new of one file. A bad file is an outcome, never an exception; only a failing lake raises."""
-    return guarded(request, lambda descriptor: _read_open(request, descriptor, writer))
+    return guarded(request, lambda descriptor: _read_open(request, descriptor, sink))
 
 
 def guarded(request: ReadRequest, read: Callable[[int], ReadOutcome]) -> ReadOutcome:
@@ -64,18 +64,15 @@ def guarded(request: ReadRequest, read: Callable[[int], ReadOutcome]) -> ReadOut
 
 
 def _failed(request: ReadRequest, error: Exception, *, is_retryable: bool = False) -> ReadOutcome:
-    text = (
-        str(error)
-        if isinstance(error, DisarrayError | EOFError | OSError)
-        else f"{type(error).__name__}: {error}"
-    )
+    is_expected = isinstance(error, DisarrayError | EOFError | OSError)
+    text = str(error) if is_expected else f"unexpected {type(error).__name__}: {error}"
     message = " ".join(text.split())[:500]
     return ReadOutcome(
         path=request.path, status=ReadStatus.FAILED, message=message, is_retryable=is_retryable
     )
 
 
-def _read_open(request: ReadRequest, descriptor: int, writer: FragmentWriter) -> ReadOutcome:
+def _read_open(request: ReadRequest, descriptor: int, sink: FragmentSink) -> ReadOutcome:
     size = os.fstat(descriptor).st_size
     cost = ReadCost()
     compression = inspect_head(request, descriptor, cost)
@@ -83,7 +80,7 @@ def _read_open(request: ReadRequest, descriptor: int, writer: FragmentWriter) ->
     if is_settled(request, seam):
         return unchanged(request, cost)
     if request.spec.format.kind is FileKind.PARQUET:
-        stretch = read_parquet(request, descriptor, size, writer)
+        stretch = read_parquet(request, descriptor, size, sink)
     else:
         stretch = read_stretch(
             request,
@@ -92,7 +89,7 @@ def _read_open(request: ReadRequest, descriptor: int, writer: FragmentWriter) ->
             size=size,
             take_tail=takes_tail(request, size),
             compression=compression,
-            writer=writer,
+            sink=sink,
         )
     return conclude(request, seam, stretch, size=size, compression=compression, cost=cost)
 

@@ -45,7 +45,6 @@ class Placed:
     table: pa.Table
     rows: NDArray[np.int64]
     folds: tuple[FoldMark, ...]
-    met_fold: bool
 
 
 def place_in_time(
@@ -66,36 +65,32 @@ def place_in_time(
             candidates = candidates.filter(keep)
 
     us = candidates.us
-    only((us >= FIRST_EVENT_US) & (us < END_EVENT_US), RejectReason.TIME_OUT_OF_RANGE)
+    if len(us) and (us.min() < FIRST_EVENT_US or us.max() >= END_EVENT_US):
+        only((us >= FIRST_EVENT_US) & (us < END_EVENT_US), RejectReason.TIME_OUT_OF_RANGE)
     event_us = candidates.us
-    met_fold = False
     if candidates.is_local.any():
         zone = load_zone(spec.event_time.zone or "UTC")
-        local = np.flatnonzero(candidates.is_local)
-        utc_us, in_gap, folds_after = zone.to_utc(event_us[local], folds)
-        met_fold = folds_after != folds
-        folds = folds_after
-        if len(local) == len(event_us):
-            event_us = utc_us
-        else:
-            event_us = event_us.copy()
-            event_us[local] = utc_us
+        local = slice(None) if candidates.is_local.all() else candidates.is_local
+        event_us = event_us.copy()
+        event_us[local], in_gap, folds = zone.to_utc(event_us[local], folds)
         if in_gap is not None:
             keep = np.ones(len(event_us), dtype=np.bool_)
-            keep[local[in_gap]] = False
+            keep[local] = ~in_gap
             event_us = event_us[keep]
             only(keep, RejectReason.NONEXISTENT_LOCAL_TIME)
     if latest_us is not None and len(event_us) and event_us.max() > latest_us:
         keep = event_us <= latest_us
         event_us = event_us[keep]
         only(keep, RejectReason.IN_FUTURE)
-    return Placed(_table(candidates, spec, event_us, positions), candidates.rows, folds, met_fold)
+    return Placed(_table(candidates, spec, event_us, positions), candidates.rows, folds)
 
 
 def _table(
     candidates: Candidates, spec: ReadSpec, event_us: NDArray[np.int64], positions: NDArray[np.int64]
 ) -> pa.Table:
-    arrays: list[pa.Array[Any]] = [pa.array(event_us), pa.array(positions[candidates.rows])]
+    if len(candidates.rows) < len(positions):
+        positions = positions[candidates.rows]
+    arrays: list[pa.Array[Any]] = [pa.array(event_us), pa.array(positions)]
     if spec.channel is not None:
         channel = candidates.columns[spec.column_names.index(spec.channel)]
         arrays.append(pc.cast(channel, pa.string()).fill_null(""))
@@ -104,5 +99,5 @@ def _table(
 
 def count_dispositions(dispositions: NDArray[np.uint8]) -> dict[Disposition, int]:
     """How many lines of a frame went where."""
-    counts = np.bincount(dispositions, minlength=len(Disposition)).tolist()
-    return {kind: counts[kind] for kind in Disposition}
+    others = {kind: int(np.count_nonzero(dispositions == kind)) for kind in Disposition if kind}
+    return {Disposition.KEPT: len(dispositions) - sum(others.values()), **others}

@@ -100,8 +100,10 @@ def _later_rows(
 
 @lru_cache(maxsize=64)
 def load_zone(name: str) -> ZoneTable:
-    """The table of one IANA zone."""
+    """The table of one IANA zone; looking at every day of three centuries takes a tenth of a second, once."""
     zone = pinned_zone(name)
+    if name == "UTC":
+        return ZoneTable(np.empty(0, dtype=np.int64), np.zeros(1, dtype=np.int64))
     changes: list[tuple[int, int]] = []
     day, offset = _FIRST, _offset_at(_FIRST, zone)
     offsets = [offset]

@@ -116,7 +116,7 @@ class _Bench:
         self, expect: Expect, readings: list[dict[str, object]], whole: Preview, preamble: Mapping[str, str]
     ) -> None:
         counts = whole.outcome.counts
-        wanted = expect.readings if expect.readings is not None else counts.kept
+        wanted = expect.readings if expect.readings is not None else max(counts.kept, 1)
         self.note("number of readings", counts.kept == wanted, f"{counts.kept} instead of {wanted}")
         first_reject = next(iter(whole.outcome.rejects), None)
         self.note(
