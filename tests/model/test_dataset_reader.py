@@ -188,6 +188,7 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
         ("columns.when", "string", "columns.when: expected a name that is no word of the expression grammar"),
         ("columns.seen_at", {"type": "timestamp"}, "columns.seen_at.layouts: expected one or more layouts"),
         ("event_time.layouts", ["%d/%m/%Y", "%m/%d/%Y"], "fits both '%d/%m/%Y' and '%m/%d/%Y'"),
+        ("event_time.layouts", ["iso", "%Y-%d-%m %H:%M:%S"], "fits both '%Y-%m-%d %H:%M:%S' and"),
         ("event_time.layouts", ["%Y-%m-%d %I:%M"], "%I and %p belong together"),
         ("event_time.layouts", ["%H:%M:%S"], "the pattern needs year, month and day"),
         ("event_time.layouts", ["relative s"], "expected a start stamp exactly where"),

@@ -105,13 +105,12 @@ def header_of(lines: Sequence[str], described: Format) -> tuple[str, ...] | None
 
 def _fits_without_header(lines: Sequence[str], described: Format) -> bool:
     """Whether the first row has as many cells as there are names, and a stamp where one belongs."""
-    rows = [split_line(line, described.delimiter) for line in lines[described.preamble.lines or 0 :] if line][
-        :1
-    ]
-    if not rows or len(rows[0]) != len(described.header.names) or described.event_time is None:
+    first = next((line for line in lines[described.preamble.lines or 0 :] if line), "")
+    cells = split_line(first, described.delimiter)
+    if len(cells) != len(described.header.names) or described.event_time is None:
         return False
     places = [source.locate(described.header.names) for source in described.event_time.sources]
-    stamp = " ".join(rows[0][at] for at in places if at is not None)
+    stamp = " ".join(cells[at] for at in places if at is not None)
     return any(stamp_fits(stamp, layout) for layout in described.event_time.layouts)
 
 
