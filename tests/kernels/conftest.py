@@ -139,6 +139,7 @@ class Desk:
         outcome = read_file(self.request(reason, **more), writer)
         writer.close()
         assert_every_line_is_accounted_for(outcome)
+        assert "unexpected" not in (outcome.message or ""), outcome.message
         if outcome.status is ReadStatus.READ:
             self.apply(outcome)
         return outcome

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -109,9 +110,13 @@ class FragmentWriter:
 
     def discard(self) -> None:
         """Leave no file behind after a failure."""
-        if self._sink is not None:
-            self._sink.close()
-            Path(self.path).unlink(missing_ok=True)
+        if self._writer is None or self._sink is None:
+            return
+        # An open Parquet writer would write its footer when it is collected, into a closed file.
+        with suppress(FragmentWriteError):
+            self._writer.close()
+        self._sink.close()
+        Path(self.path).unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -142,13 +147,14 @@ class FragmentBuilder:
             return
         table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
+        last_us = table.column(EVENT_US)[-1].as_py()
         for start_us, part in _by_segment(table, self.spec.segment_us):
             # The segment that the file is in the middle of stays, unless it is large enough by itself.
-            is_open = part.column(POSITION)[-1].as_py() == table.column(POSITION)[-1].as_py()
+            is_open = start_us <= last_us < start_us + self.spec.segment_us
             if keep_last and is_open and part.nbytes < _FLUSH_BYTES // 2:
                 self._held, self._held_bytes = [part], part.nbytes
-                continue
-            self._write(start_us, part)
+            else:
+                self._write(start_us, part)
 
     def _write(self, start_us: int, part: pa.Table) -> None:
         if len(self.fragments) == _MAX_FRAGMENTS_PER_FILE:

@@ -28,8 +28,8 @@ def in_canonical_order(table: pa.Table, order_by: Sequence[str]) -> pa.Table:
         return table
     if not order_by:
         return table.take(pa.array(np.lexsort((position, event_us))))
-    keys = [(name, "ascending") for name in (EVENT_US, *order_by, POSITION)]
-    return table.take(pc.sort_indices(table, sort_keys=keys, null_placement="at_start"))
+    keys = [(name, "ascending", "at_start") for name in (EVENT_US, *order_by, POSITION)]
+    return table.take(pc.sort_indices(table, sort_keys=keys))
 
 
 def digest_table(table: pa.Table) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from disarray.errors import UnreadableFileError
@@ -18,7 +19,7 @@ from disarray.kernels.columns import ARROW_TYPES, constant_column, finish_column
 from disarray.kernels.fragments import FragmentBuilder
 from disarray.kernels.readings import count_dispositions, place_in_time
 from disarray.kernels.rejects import RejectLog, RejectReason
-from disarray.kernels.stretches import Stretch
+from disarray.kernels.stretches import Stretch, greatest, least
 from disarray.kernels.times import StampColumn, parse_stamps
 from disarray.model.fingerprints import Checkpoint, FoldMark, LineCounts, Tail
 from disarray.model.format import EVENT_US, ColumnType
@@ -134,8 +135,8 @@ class _RowReader:
         self._count(dispositions)
         if placed.table.num_rows:
             event_us = placed.table.column(EVENT_US).to_numpy()
-            self.first_us = min(int(event_us.min()), *([] if self.first_us is None else [self.first_us]))
-            self.last_us = max(int(event_us.max()), *([] if self.last_us is None else [self.last_us]))
+            self.first_us = least(self.first_us, int(event_us.min()))
+            self.last_us = greatest(self.last_us, int(event_us.max()))
             self.builder.add(placed.table)
 
     def _count(self, dispositions: NDArray[np.uint8]) -> None:
@@ -153,7 +154,7 @@ def _stamps(batch: pa.RecordBatch, spec: ReadSpec, binding: Binding) -> StampCol
         ok = first.is_valid().to_numpy(zero_copy_only=False)
         return StampColumn(us.fill_null(0).to_numpy(), np.full(len(ok), first.type.tz is None), ok)
     text = [trim(array.cast(pa.string())) for array in arrays]
-    joined = text[0] if len(text) == 1 else pa.compute.binary_join_element_wise(*text, " ")
+    joined = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, " ")
     layouts = spec.event_time.layouts
     return parse_stamps(joined.fill_null(""), layouts, numbers=binding.numbers, start_us=binding.start_us)
 

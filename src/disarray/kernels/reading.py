@@ -64,11 +64,8 @@ def guarded(request: ReadRequest, read: Callable[[int], ReadOutcome]) -> ReadOut
 
 
 def _failed(request: ReadRequest, error: Exception, *, is_retryable: bool = False) -> ReadOutcome:
-    text = (
-        str(error)
-        if isinstance(error, DisarrayError | EOFError | OSError)
-        else f"{type(error).__name__}: {error}"
-    )
+    is_expected = isinstance(error, DisarrayError | EOFError | OSError)
+    text = str(error) if is_expected else f"unexpected {type(error).__name__}: {error}"
     message = " ".join(text.split())[:500]
     return ReadOutcome(
         path=request.path, status=ReadStatus.FAILED, message=message, is_retryable=is_retryable

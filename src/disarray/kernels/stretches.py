@@ -119,8 +119,8 @@ def _join(before: Stretch, after: Stretch) -> Stretch:
             point,
             line=point.line + before.end.line - 1,
             counts=before.end.counts + point.counts,
-            first_us=_least(before.first_us, point.first_us),
-            last_us=_greatest(before.last_us, point.last_us),
+            first_us=least(before.first_us, point.first_us),
+            last_us=greatest(before.last_us, point.last_us),
         )
 
     shift = before.end.line - 1
@@ -133,8 +133,8 @@ def _join(before: Stretch, after: Stretch) -> Stretch:
         checkpoints=before.checkpoints + tuple(map(shifted, after.checkpoints)),
         end=shifted(after.end),
         counts=before.counts + after.counts,
-        first_us=_least(before.first_us, after.first_us),
-        last_us=_greatest(before.last_us, after.last_us),
+        first_us=least(before.first_us, after.first_us),
+        last_us=greatest(before.last_us, after.last_us),
         tail=after.tail,
         fragments=before.fragments + after.fragments,
         log=log,
@@ -144,9 +144,11 @@ def _join(before: Stretch, after: Stretch) -> Stretch:
     )
 
 
-def _least(first: int | None, second: int | None) -> int | None:
+def least(first: int | None, second: int | None) -> int | None:
+    """The smaller of those that are known."""
     return min((us for us in (first, second) if us is not None), default=None)
 
 
-def _greatest(first: int | None, second: int | None) -> int | None:
+def greatest(first: int | None, second: int | None) -> int | None:
+    """The greater of those that are known."""
     return max((us for us in (first, second) if us is not None), default=None)

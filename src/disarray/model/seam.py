@@ -109,9 +109,9 @@ def _first_difference(
     stored: Fingerprint, size: int, *, is_same: Callable[[int], bool], thorough: bool
 ) -> int | None:
     comparable = [index for index in range(len(stored.hashes)) if stored.block_extent(index)[1] <= size]
-    if size > stored.size and not thorough:
-        last = len(stored.hashes) - 1
-        suspects = [index for index in sorted({0, last, *sampled_blocks(stored)}) if index >= 0]
+    if size > stored.size and comparable and not thorough:
+        last = comparable[-1]
+        suspects = sorted({0, last, *sampled_blocks(stored)})
         differing = [index for index in suspects if not is_same(index)]
         if not differing:
             return None
