@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from disarray.formats.sniff import NULL_WORDS, is_number
 from disarray.model.expressions import KEYWORDS, Function
-from disarray.model.format import ColumnType
+from disarray.model.format import ColumnType, LayoutKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from disarray.model.format import TimeLayout
 
 _DATES = (
     "%Y-%m-%d",
@@ -97,6 +99,15 @@ def epoch_layout(header: str, cells: Sequence[str]) -> str | None:
 def says_time(header: str) -> bool:
     """Whether a header speaks of time."""
     return _TIME_WORDS.search(header) is not None
+
+
+def stamp_fits(text: str, layout: TimeLayout) -> bool:
+    """Whether a text can be a stamp of this layout."""
+    if layout.is_numeric:
+        return is_number(text)
+    if layout.kind is LayoutKind.ISO:
+        return _ISO.fullmatch(text.replace(" ", "T", 1)) is not None
+    return _count_misfits(layout.pattern, [text]) == 0
 
 
 def has_offset(cells: Sequence[str]) -> bool:
