@@ -23,7 +23,7 @@ from disarray.control.files import Notification, Reason, Verdict
 from disarray.control.queue import FetchPolicy, Holder, QueueId, QueueItem
 from disarray.errors import LeaseLostError, NotBlacklistedError, StaleIncarnationError
 from tests.control.queue_model import MAX_RETRIES, Answer, File, Lock, QueueModel, Row
-from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, read_tables
+from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, empty_tables, read_tables
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection
@@ -78,18 +78,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.model.patterns.update(PATTERNS)
         self.lives: list[Holder] = []
         self.handed_out: list[tuple[QueueItem, Holder]] = []
-        self.connection.execute(
-            """
-            delete from disarray.ingest_queue;
-            delete from disarray.subject_lock;
-            delete from disarray.file_info;
-            delete from disarray.file_blacklist;
-            delete from disarray.ingest_event;
-            delete from disarray.dirty_range;
-            delete from disarray.subject;
-            delete from disarray.instance;
-            """
-        )
+        empty_tables(self.connection)
         self._set_clock()
 
     def _set_clock(self) -> None:
