@@ -76,3 +76,87 @@ def test_a_busy_subject_gives_way_to_one_that_waits(connection: Connection) -> N
         served.append(item.subject_key)
         queue.complete_item(connection, item.queue_id, holder)
     assert served == ["BUSY", "BUSY", "BUSY", "PATIENT", "BUSY"]
+
+
+def test_a_request_on_purpose_keeps_its_attempts_and_its_time_when_the_running_claim_fails(
+    connection: Connection,
+) -> None:
+    files.enqueue_file(connection, "file:///a", "TOOL01")
+    holder = instances.register_instance(connection, "Worker01")
+    for _ in range(4):
+        [item] = queue.fetch_items(connection, holder)
+        queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    [last] = queue.fetch_items(connection, holder)
+    again = files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
+    queue.fail_item(connection, last.queue_id, holder, error_message="unreadable", retry_delay_seconds=3600)
+    assert [(item.queue_id, item.retry_count) for item in queue.fetch_items(connection, holder)] == [
+        (again, 1)
+    ]
+
+
+def test_a_request_on_purpose_outlives_a_permanent_failure_with_a_full_set_of_attempts(
+    connection: Connection,
+) -> None:
+    files.enqueue_file(connection, "file:///a", "TOOL01")
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder)
+    files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
+    queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
+    [again] = queue.fetch_items(connection, holder)
+    queue.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    assert [item.retry_count for item in queue.fetch_items(connection, holder)] == [1]
+
+
+def test_attempts_end_when_the_version_is_processed_even_for_a_row_that_waits_already(
+    connection: Connection,
+) -> None:
+    files.enqueue_file(connection, "file:///a", "TOOL01")
+    holder = instances.register_instance(connection, "Worker01")
+    for _ in range(4):
+        [item] = queue.fetch_items(connection, holder)
+        queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    [item] = queue.fetch_items(connection, holder)
+    files.enqueue_file(connection, "file:///a", "TOOL01")
+    queue.complete_item(connection, item.queue_id, holder)
+    [again] = queue.fetch_items(connection, holder)
+    queue.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    assert [record.status for record in files.list_files(connection)] == ["pending"]
+
+
+def test_a_removal_that_fails_never_takes_out_a_file_that_was_allowed_and_released_since(
+    connection: Connection,
+) -> None:
+    files.enqueue_file(connection, "file:///a", "TOOL01")
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder)
+    queue.complete_item(connection, item.queue_id, holder)
+    files.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="operator")
+    [removal] = queue.fetch_items(connection, holder)
+    files.allow_file(connection, "file:///a", reason="right cell after all", by="operator")
+    files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.RELEASE)
+    queue.fail_item(connection, removal.queue_id, holder, error_message="timeout", retry_delay_seconds=0)
+    assert [entry.reason for entry in queue.list_queue(connection)] == ["release"]
+
+
+def test_a_returned_claim_and_a_waiting_row_keep_all_the_reasons_of_both(connection: Connection) -> None:
+    files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.BACKFILL)
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder)
+    for reason in (Reason.QUIET, Reason.REINGEST):
+        files.enqueue_file(connection, "file:///a", "TOOL01", reason=reason)
+    queue.release_subject(connection, item.subject_key, holder)
+    [merged] = queue.fetch_items(connection, holder)
+    assert merged.reason == Reason.REINGEST
+    assert set(merged.metadata["reasons"]) == {Reason.BACKFILL, Reason.QUIET, Reason.REINGEST}
+
+
+def test_an_instance_that_is_bound_elsewhere_leaves_the_subject_that_it_held(connection: Connection) -> None:
+    files.enqueue_files(connection, [Notification(f"file:///{number}", "TOOL01") for number in range(3)])
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder, FetchPolicy(limit=1))
+    instances.bind_instance(connection, "Worker01", ["CELL*"], by="operator")
+    assert queue.fetch_items(connection, holder) == []
+    queue.complete_item(connection, item.queue_id, holder)
+    assert queue.fetch_items(connection, holder) == []
+    successor = instances.register_instance(connection, "Worker02", subject_patterns=["TOOL*"])
+    assert len(queue.fetch_items(connection, successor)) == 2

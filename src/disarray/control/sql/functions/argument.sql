@@ -80,8 +80,9 @@ language sql
 immutable
 as $$
 select case
-    -- An operator who changes their mind is right the second time.
-    when p_waiting in ('allow', 'remove') and p_new in ('allow', 'remove') then p_new
+    -- An operator who changes their mind is right the second time. What comes after a removal comes from a file that
+    -- was allowed again: removing it once more would lose it.
+    when p_waiting = 'remove' or (p_waiting = 'allow' and p_new = 'remove') then p_new
     else greatest(p_waiting, p_new)
 end
 $$;
@@ -112,15 +113,18 @@ language sql
 immutable
 as $$
 select case
-    when p_waiting_reason = p_new_reason then disarray.merged_metadata(p_waiting, p_new)
-    else disarray.merged_metadata(p_waiting, p_new) || jsonb_build_object(
-        'reasons',
-        case when jsonb_typeof(p_waiting -> 'reasons') = 'array' then p_waiting -> 'reasons' else '[]' end
-        - p_waiting_reason::text
-        - p_new_reason::text
-        || jsonb_build_array(p_waiting_reason, p_new_reason)
-    )
+    when jsonb_array_length(every.reasons) = 1 then disarray.merged_metadata(p_waiting, p_new)
+    else disarray.merged_metadata(p_waiting, p_new) || jsonb_build_object('reasons', every.reasons)
 end
+from (
+    -- Both may stand for several already: a returned claim merges into a row that took in others meanwhile.
+    select jsonb_agg(distinct known.reason) as reasons
+    from unnest(enum_range(null::disarray.ingest_queue_reason)) as known (reason)
+    where
+        known.reason in (p_waiting_reason, p_new_reason)
+        or p_waiting -> 'reasons' ? known.reason::text
+        or p_new -> 'reasons' ? known.reason::text
+) as every
 $$;
 comment on function disarray.merged_request(jsonb, disarray.ingest_queue_reason, jsonb, disarray.ingest_queue_reason) is
     'Metadata of two requests that became one; "reasons" keeps every reason, because only the strongest stays in the row.';

@@ -266,6 +266,18 @@ declare
     v_item ingest_queue;
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
+    perform lock_claims(
+        array(
+            select item.queue_id
+            from ingest_queue as item
+            where
+                item.status = 'claimed'
+                and item.claimed_by_instance_name = p_instance_name
+                and item.subject_key = p_subject_key
+        ),
+        p_instance_name,
+        p_incarnation
+    );
     for v_item in
         select item.*
         from ingest_queue as item
@@ -353,26 +365,29 @@ as $$
 declare
     v_now constant timestamptz := clock();
     v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
-    v_item ingest_queue;
-    v_count integer := 0;
-begin
-    for v_item in
-        select item.*
+    v_unknown constant bigint[] := array(
+        select item.queue_id
         from ingest_queue as item
         where
             item.status = 'claimed'
             and item.claimed_by_instance_name = p_instance_name
             and item.claimed_incarnation = v_incarnation
             and not item.queue_id = any(p_known_queue_ids)
+    );
+    v_item ingest_queue;
+begin
+    perform lock_claims(v_unknown, p_instance_name, v_incarnation);
+    for v_item in
+        select item.*
+        from ingest_queue as item
+        where item.queue_id = any(v_unknown)
         order by
             item.subject_key,
             item.source_uri
     loop
-        perform lock_claims(array[v_item.queue_id], p_instance_name, v_incarnation);
         perform return_claim(v_item, p_event => 'released', p_now => v_now, p_attempts => 0);
-        v_count := v_count + 1;
     end loop;
-    return v_count;
+    return cardinality(v_unknown);
 end
 $$;
 comment on function disarray.return_unknown_claims(bigint[], text, bigint) is
@@ -394,12 +409,14 @@ begin
             known.incarnation <> lock.incarnation as is_former_life
         from disarray.subject_lock as lock
         inner join disarray.instance as known on lock.instance_name = known.instance_name
+        inner join disarray.subject as subject on lock.subject_key = subject.subject_key
         where
             (lock.lease_expires_at <= p_now or known.incarnation <> lock.incarnation)
             and (p_instance_name is null or lock.instance_name = p_instance_name)
         order by lock.subject_key
-        -- A worker frozen inside its commit holds this row until its session times out; others must not wait for it.
-        for update of lock skip locked
+        -- A worker frozen inside its commit holds the lock until its session times out, and a notification that is not
+        -- committed yet holds the subject; others must not wait for them.
+        for update of lock, subject skip locked
     loop
         continue when not disarray.lock_files_of(v_lock.subject_key);
         for v_item in
@@ -480,12 +497,22 @@ returns void
 language plpgsql
 as $$
 declare
-    v_retry_count constant integer := p_item.retry_count + p_attempts;
-    v_crash_count constant integer := p_item.crash_count + p_crashes;
-    v_is_dead constant boolean := p_attempts > 0 and v_retry_count >= p_item.max_retries;
+    v_retry_count integer;
+    v_crash_count integer;
+    v_is_dead boolean;
     v_waiting disarray.ingest_queue;
     v_is_same_version boolean;
 begin
+    -- The file knows better than the row: its version may have been processed, or asked for again, since the claim.
+    select
+        coalesce(max(file.retry_count), p_item.retry_count) + p_attempts,
+        coalesce(max(file.crash_count), p_item.crash_count) + p_crashes
+    into v_retry_count, v_crash_count
+    from disarray.file_info as file
+    where
+        file.source_uri = p_item.source_uri
+        and file.announced_hash is not distinct from p_item.content_hash;
+    v_is_dead := p_attempts > 0 and v_retry_count >= p_item.max_retries;
     select item.*
     into v_waiting
     from disarray.ingest_queue as item
@@ -522,7 +549,11 @@ begin
             metadata = disarray.merged_request(p_item.metadata, p_item.reason, item.metadata, item.reason),
             retry_count = case when v_is_same_version then v_retry_count else item.retry_count end,
             crash_count = case when v_is_same_version then v_crash_count else item.crash_count end,
-            available_at = case when v_is_same_version then greatest(item.available_at, p_now + p_delay) else item.available_at end
+            -- What was asked for on purpose meanwhile does not wait for the delay of this failure.
+            available_at = case
+                when v_is_same_version and item.reason < 'backfill' then greatest(item.available_at, p_now + p_delay)
+                else item.available_at
+            end
         where item.queue_id = v_waiting.queue_id;
     end if;
 
@@ -533,7 +564,12 @@ begin
             when exists (select from disarray.ingest_queue as item where item.source_uri = p_item.source_uri) then 'pending'
             else 'failed'
         end::disarray.file_info_status,
-        retry_count = case when file.announced_hash is not distinct from p_item.content_hash then v_retry_count else file.retry_count end,
+        retry_count = case
+            when file.announced_hash is distinct from p_item.content_hash then file.retry_count
+            -- Behind a dead letter only a request on purpose goes on, with a full set of attempts.
+            when v_is_dead and v_is_same_version and v_waiting.reason >= 'backfill' then v_waiting.retry_count
+            else v_retry_count
+        end,
         crash_count = case when file.announced_hash is not distinct from p_item.content_hash then v_crash_count else file.crash_count end,
         last_error = coalesce(left(p_error_message, 4000), file.last_error)
     where file.source_uri = p_item.source_uri;
@@ -560,9 +596,6 @@ begin
     ) as happened (event_type, is_so)
     where happened.is_so;
     perform disarray.call_turn(p_item.subject_key, p_now + p_delay);
-    if v_waiting.subject_key <> p_item.subject_key then
-        perform disarray.call_turn(v_waiting.subject_key, p_now);
-    end if;
 end
 $$;
 comment on function disarray.return_claim(disarray.ingest_queue, disarray.ingest_event_event_type, timestamptz, text, interval, integer, integer, jsonb) is

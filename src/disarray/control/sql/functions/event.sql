@@ -3,6 +3,7 @@ returns integer
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+set lock_timeout = '500ms'
 as $$
 declare
     v_month timestamptz;
@@ -18,28 +19,34 @@ begin
     loop
         v_name := 'ingest_event_' || to_char(v_month at time zone 'UTC', 'YYYY_MM');
         continue when to_regclass('disarray.' || v_name) is not null;
-        -- Two instances that start together must not both create it.
-        perform pg_advisory_xact_lock(hashtext('disarray.provision_event_partitions'));
-        continue when to_regclass('disarray.' || v_name) is not null;
-        -- Events of this month that came before its partition stay where they are, in the default one.
-        continue when exists (
-            select
-            from ingest_event_default as stray
-            where
-                stray.occurred_at >= v_month
-                and stray.occurred_at < v_month + interval '1 month'
-        );
-        execute format(
-            'create table %I partition of ingest_event for values from (%L) to (%L)',
-            v_name, v_month, v_month + interval '1 month'
-        );
-        v_created := v_created + 1;
+        begin
+            -- Two instances that start together must not both create it.
+            perform pg_advisory_xact_lock(hashtext('disarray.provision_event_partitions'));
+            continue when to_regclass('disarray.' || v_name) is not null;
+            -- Events of this month that came before its partition stay where they are, in the default one.
+            continue when exists (
+                select
+                from ingest_event_default as stray
+                where
+                    stray.occurred_at >= v_month
+                    and stray.occurred_at < v_month + interval '1 month'
+            );
+            execute format(
+                'create table %I partition of ingest_event for values from (%L) to (%L)',
+                v_name, v_month, v_month + interval '1 month'
+            );
+            v_created := v_created + 1;
+        exception when lock_not_available then
+            -- Somebody is inside a commit, maybe frozen there. While we wait for the table, everybody waits for us.
+            exit;
+        end;
     end loop;
     return v_created;
 end
 $$;
 comment on function disarray.provision_event_partitions(integer) is
-    'Create the partitions of ingest_event for this month and the coming ones; how many were missing.';
+    'Create the partitions of ingest_event for this month and the coming ones; how many were created. '
+    'What cannot be created at once is left to the next call: the default partition catches its events.';
 
 create function disarray.drop_old_events(p_keep interval)
 returns integer

@@ -58,7 +58,7 @@ begin
 end
 $$;
 comment on function disarray.bind_instance(text, text[], text) is
-    'Change which subjects an instance serves. Subjects that it holds now are finished first.';
+    'Change which subjects an instance serves. What it has claimed now is finished first.';
 
 create function disarray.check_instance(p_instance_name text)
 returns void

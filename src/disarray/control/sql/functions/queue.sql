@@ -78,7 +78,7 @@ begin
         v_passed := v_passed || v_subject;
 
         select
-            array_agg(item.queue_id) filter (where item.place = 1 or item.crash_count = 0),
+            array_agg(item.queue_id order by item.place) filter (where item.place = 1 or item.crash_count = 0),
             bool_or(item.crash_count > 0) filter (where item.place = 1),
             min(item.available_at)
         into v_line, v_first_is_suspect, v_first_available_at
@@ -89,9 +89,15 @@ begin
             ceil((p_limit - cardinality(v_claimed))::numeric / (p_max_subjects - v_served))::integer
         ) as item;
         if v_first_is_suspect and v_running + cardinality(v_claimed) > 0 then
-            -- Let the instance run dry for a suspect that has waited its share, or it would wait for ever.
-            exit when v_running > 0 and v_first_available_at < v_now - make_interval(secs => p_give_way_seconds);
-            continue;
+            continue when v_first_available_at >= v_now - make_interval(secs => p_give_way_seconds);
+            -- Let the instance run dry for a suspect that has waited its share, or it would wait for ever: nothing more
+            -- now, and next time no subject goes before it because it is held.
+            update subject_lock as lock
+            set batch_count = greatest(lock.batch_count, p_give_way_batches)
+            where
+                lock.subject_key = any(v_passed || v_held)
+                and lock.instance_name = p_instance_name;
+            exit;
         end if;
         if v_line is null then
             perform leave_idle_subject(v_subject, p_instance_name, v_is_held);
@@ -149,7 +155,8 @@ begin
         select
             lock.subject_key,
             lock.batch_count >= p_give_way_batches
-            or lock.held_since < p_now - make_interval(secs => p_give_way_seconds) as had_its_share
+            or lock.held_since < p_now - make_interval(secs => p_give_way_seconds) as had_its_share,
+            disarray.matches_pattern(lock.subject_key, p_subject_patterns) as is_bound
         from disarray.subject_lock as lock
         inner join disarray.subject as subject on lock.subject_key = subject.subject_key
         where
@@ -163,7 +170,7 @@ begin
         for update of lock, subject skip locked
     loop
         v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
-        if not (v_held.had_its_share and v_others_wait) then
+        if v_held.is_bound and not (v_held.had_its_share and v_others_wait) then
             v_stay_on := v_stay_on || v_held.subject_key;
         else
             perform disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true);
@@ -350,23 +357,30 @@ declare
 begin
     for v_subject in
         insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
-        select distinct
-            'subject:reconcile:' || open.subject_key,
-            open.subject_key,
+        select
+            'subject:reconcile:' || subject.subject_key,
+            subject.subject_key,
             'reconcile'::disarray.ingest_queue_reason,
             p_now,
             p_now
-        from disarray.dirty_range as open
+        from disarray.subject as subject
         where
-            open.resolved_at is null
-            and not exists (select from disarray.subject_lock as lock where lock.subject_key = open.subject_key)
+            subject.subject_key in (
+                select open.subject_key
+                from disarray.dirty_range as open
+                where open.resolved_at is null
+            )
+            and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
             and not exists (
                 select
                 from disarray.ingest_queue as item
                 where
-                    item.subject_key = open.subject_key
+                    item.subject_key = subject.subject_key
                     and item.status = 'available'
             )
+        order by subject.subject_key
+        -- A notification that is not committed yet holds its subject, and will wake it anyway.
+        for update of subject skip locked
         on conflict do nothing
         returning ingest_queue.subject_key
     loop

@@ -1,0 +1,176 @@
+"""Nobody starves: not a subject behind a busy one, not a suspect behind files that harm nobody."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from disarray.control import files
+from disarray.control.files import Notification
+from disarray.control.queue import FetchPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.control.stage import Actor, Stage
+
+pytestmark = pytest.mark.postgres
+
+
+class Flow:
+    """A queue in which some subjects get new files before every fetch, and time goes on."""
+
+    def __init__(self, stage: Stage, *, worker_count: int) -> None:
+        self.stage = stage
+        self.workers = [stage.actor(f"Worker{number:02}") for number in range(worker_count)]
+        for worker in self.workers:
+            worker.start()
+        self.tick = 0
+
+    def feed(self, subjects: Iterable[str], *, files_each: int = 1) -> None:
+        notifications = [
+            Notification(f"file:///{subject}/{self.tick}/{number}", subject)
+            for subject in subjects
+            for number in range(files_each)
+        ]
+        files.enqueue_files(self.stage.watcher, notifications)
+        self.tick += 1
+        self.stage.advance(timedelta(milliseconds=100))
+
+    def served(self, worker: Actor, policy: FetchPolicy, *, keeps_running: bool = False) -> set[str]:
+        """The subjects of the worker's next batch; its batch before is done by then, or just after."""
+        if not keeps_running:
+            worker.complete()
+        before = len(worker.items)
+        claimed = worker.claim(policy)
+        if keeps_running:
+            finished, worker.items = worker.items[:before], worker.items
+            worker.items = finished
+            worker.complete()
+            worker.items = list(claimed)
+        return {item.subject_key for item in claimed}
+
+
+@pytest.mark.parametrize("keeps_running", [False, True], ids=["batch by batch", "always busy"])
+@pytest.mark.parametrize("worker_count", [1, 2])
+@pytest.mark.parametrize("give_way_batches", [1, 3])
+def test_every_subject_is_served_within_a_bounded_number_of_batches_of_a_steady_flow(
+    stage: Stage, worker_count: int, give_way_batches: int, keeps_running: bool
+) -> None:
+    flow = Flow(stage, worker_count=worker_count)
+    policy = FetchPolicy(limit=2, give_way_batches=give_way_batches)
+    flow.feed(["BUSY"], files_each=20)
+    for worker in flow.workers:
+        flow.served(worker, policy, keeps_running=keeps_running)
+    patient = ["PATIENT1", "PATIENT2", "PATIENT3"]
+    flow.feed(patient)
+    seen: set[str] = set()
+    for _ in range(2 * (give_way_batches + 1) * len(patient)):
+        for worker in flow.workers:
+            flow.feed(["BUSY"], files_each=3)
+            seen |= flow.served(worker, policy, keeps_running=keeps_running)
+    assert set(patient) <= seen
+    assert "BUSY" in seen
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    subject_count=st.integers(2, 5),
+    worker_count=st.integers(1, 3),
+    policy=st.builds(
+        FetchPolicy,
+        limit=st.integers(1, 6),
+        max_subjects=st.integers(1, 3),
+        give_way_batches=st.integers(1, 4),
+    ),
+)
+def test_no_subject_waits_longer_than_the_shares_of_all_others(
+    stage: Stage, subject_count: int, worker_count: int, policy: FetchPolicy
+) -> None:
+    stage.clear()
+    flow = Flow(stage, worker_count=worker_count)
+    subjects = [f"TOOL{number}" for number in range(subject_count)]
+    flow.feed(subjects, files_each=5)
+    waited: Counter[str] = Counter()
+    bound = policy.give_way_batches * (subject_count - 1) + worker_count
+    for _ in range(2 * bound + 2):
+        for worker in flow.workers:
+            flow.feed(subjects, files_each=2)
+            served = flow.served(worker, policy)
+            for subject in subjects:
+                waited[subject] = 0 if subject in served else waited[subject] + 1
+            assert max(waited.values()) <= bound * worker_count
+
+
+@pytest.mark.parametrize("keeps_running", [False, True], ids=["batch by batch", "always busy"])
+def test_a_suspect_gets_its_turn_while_the_worker_stays_on_several_busy_subjects(
+    stage: Stage, keeps_running: bool
+) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    flow.feed(["SUSPECT"])
+    worker.claim()
+    worker.items.clear()
+    worker.start()
+    policy = FetchPolicy(limit=2, max_subjects=2, give_way_batches=3, give_way_seconds=1)
+    flow.feed(["BUSY1"], files_each=5)
+    flow.stage.watcher.execute(
+        "update disarray.ingest_queue set available_at = available_at + interval '9 s' where crash_count > 0"
+    )
+    flow.stage.watcher.execute(
+        "update disarray.subject set next_turn_at = next_turn_at + interval '9 s' where subject_key = 'SUSPECT'"
+    )
+    served: list[set[str]] = []
+    for _ in range(60):
+        flow.feed(["BUSY1", "BUSY2"], files_each=2)
+        flow.stage.advance(timedelta(seconds=1))
+        served.append(flow.served(worker, policy, keeps_running=keeps_running))
+    assert {"SUSPECT"} in served
+
+
+def test_a_file_that_kills_its_worker_ends_as_a_dead_letter_and_harms_no_other(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    mates = [f"file:///TOOL01/mate{number}" for number in range(4)]
+    stage.enqueue("file:///TOOL01/killer", *mates, subject="TOOL01")
+    stage.enqueue("file:///TOOL02/bystander", subject="TOOL02")
+    deaths = 0
+    for _ in range(40):
+        batch = worker.claim(FetchPolicy(max_subjects=2, give_way_seconds=5))
+        if "file:///TOOL01/killer" in {item.source_uri for item in batch}:
+            deaths += 1
+            worker.items.clear()
+            worker.start()
+        else:
+            worker.complete()
+        stage.advance(timedelta(seconds=1))
+    assert deaths == 5
+    status = {record.source_uri: record.status for record in files.list_files(stage.watcher)}
+    assert status.pop("file:///TOOL01/killer") == "failed"
+    assert set(status.values()) == {"processed"}
+    assert all(stage.times_completed(uri) == 1 for uri in (*mates, "file:///TOOL02/bystander"))
+
+
+def test_other_subjects_flow_while_a_suspect_runs_alone(stage: Stage) -> None:
+    stage.enqueue("file:///TOOL01/killer", subject="TOOL01")
+    victim, other = stage.actor("Worker01"), stage.actor("Worker02")
+    victim.claim()
+    victim.items.clear()
+    victim.start()
+    assert [item.retry_count for item in victim.claim()] == [1]
+    for number in range(5):
+        stage.enqueue(f"file:///TOOL02/{number}", subject="TOOL02")
+        assert victim.claim() == []
+        assert [item.source_uri for item in other.claim()] == [f"file:///TOOL02/{number}"]
+        other.complete()
