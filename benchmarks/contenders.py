@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +38,11 @@ class Job:
     source_uri: str
     subject_key: str
     metadata: dict[str, Any]
+
+    @property
+    def payload(self) -> dict[str, Any]:
+        """All of it as one object, for queues that know neither uris nor subjects."""
+        return {"source_uri": self.source_uri, "subject_key": self.subject_key, **self.metadata}
 
 
 class Contender(Protocol):
@@ -120,7 +125,7 @@ class Procrastinate:
         await self._app.job_manager.batch_defer_jobs_async(
             [
                 ProcrastinateJob(
-                    queue="default", lock=None, queueing_lock=None, task_name=TASK, task_kwargs=asdict(job)
+                    queue="default", lock=None, queueing_lock=None, task_name=TASK, task_kwargs=job.payload
                 )
                 for job in jobs
             ]
@@ -169,7 +174,7 @@ class PgQueuer:
     async def enqueue(self, jobs: Sequence[Job]) -> None:
         """One round trip for the batch."""
         await self._queries.enqueue(
-            [TASK] * len(jobs), [json.dumps(asdict(job)).encode() for job in jobs], [0] * len(jobs)
+            [TASK] * len(jobs), [json.dumps(job.payload).encode() for job in jobs], [0] * len(jobs)
         )
 
     async def claim(self, limit: int) -> list[Any]:

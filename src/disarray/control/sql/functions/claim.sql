@@ -65,17 +65,21 @@ begin
     select given.queue_id
     into v_unclaimed
     from unnest(p_queue_ids) as given (queue_id)
-    left join disarray.ingest_queue as item
-        on
-            given.queue_id = item.queue_id
-            and item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+    left join lateral (
+        select true as is_ours
+        from disarray.ingest_queue as item
+        inner join disarray.subject_lock as lock
+            on
+                item.subject_key = lock.subject_key
+                and item.fence = lock.fence
+        where
+            item.queue_id = given.queue_id
+            -- Not "=": each item is looked up by its key, never among all claims of the instance.
+            and item.claimed_by_instance_name is not distinct from p_instance_name
             and item.claimed_incarnation = coalesce(p_incarnation, item.claimed_incarnation)
-    left join disarray.subject_lock as lock
-        on
-            item.subject_key = lock.subject_key
-            and item.fence = lock.fence
-    where lock.fence is null
+        limit 1
+    ) as claim on true
+    where claim.is_ours is null
     limit 1;
     if found then
         raise exception 'item % is not claimed by % (incarnation %). Nothing was changed.',
@@ -97,6 +101,8 @@ returns void
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning anew costs more than running: the statements below have one good plan, whatever is queued.
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -128,8 +134,9 @@ begin
         set
             status = case
                 when file.status = 'blacklisted' then 'blacklisted'
-                when exists (
-                    select
+                -- Not "exists": that may be planned as a hash of all that waits.
+                when (
+                    select true
                     from ingest_queue as waiting
                     where
                         waiting.source_uri = outcome.source_uri

@@ -12,6 +12,8 @@ returns table (source_uri text, queue_id bigint, verdict text)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning anew costs more than running: the statements below have one good plan, whatever is queued.
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_now constant timestamptz := clock();
