@@ -54,11 +54,11 @@ begin
     end loop;
     perform
     from disarray.file_info as file
-    where file.source_uri in (
+    where file.source_uri = any(array(
         select item.source_uri
         from disarray.ingest_queue as item
         where item.queue_id = any(p_queue_ids)
-    )
+    ))
     order by file.source_uri
     for update;
 
@@ -101,8 +101,12 @@ returns void
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
--- Planning anew costs more than running: the statements below have one good plan, whatever is queued.
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -115,18 +119,13 @@ begin
     from unnest(p_metadata) as given (metadata);
     perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
 
-    with done as (
+    with outcome as (
         delete from ingest_queue as item
-        where item.queue_id = any(p_queue_ids)
-        returning item.*
-    ),
-
-    outcome as (
-        select
-            done.*,
+        using unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
+        where item.queue_id = given.queue_id
+        returning
+            item.*,
             coalesce(given.metadata, '{}') as result
-        from unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
-        inner join done on given.queue_id = done.queue_id
     ),
 
     noted as (
@@ -140,7 +139,7 @@ begin
                     from ingest_queue as waiting
                     where
                         waiting.source_uri = outcome.source_uri
-                        and waiting.status = 'available'
+                        and waiting.queue_id <> outcome.queue_id
                 ) then 'pending'
                 else coalesce(outcome.result ->> 'outcome', 'processed')::file_info_status
             end,

@@ -12,8 +12,10 @@ returns table (source_uri text, queue_id bigint, verdict text)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
--- Planning anew costs more than running: the statements below have one good plan, whatever is queued.
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -146,13 +148,16 @@ comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]
 create function disarray.judge_known_files(p_requests disarray.file_request[], p_new_uris text[], p_now timestamptz)
 returns disarray.file_request[]
 language plpgsql
+-- As in enqueue_files: each file is looked up by its key, also by a plan that was made when few were known.
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_requests disarray.file_request[];
 begin
     perform
     from disarray.file_info as file
-    where file.source_uri in (select request.source_uri from unnest(p_requests) as request)
+    where file.source_uri = any(array(select request.source_uri from unnest(p_requests) as request))
     order by file.source_uri
     for update;
 
@@ -245,7 +250,7 @@ begin
             p_now
         from unnest(p_requests) as request
         where request.verdict = 'enqueued'
-        on conflict (source_uri) where status = 'available' do update
+        on conflict (source_uri, status) do update
         set
             subject_key = excluded.subject_key,
             dataset = excluded.dataset,

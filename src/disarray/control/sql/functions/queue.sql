@@ -25,8 +25,12 @@ returns table (
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
--- Planning anew costs more than running: the statements below have one good plan, whatever is queued.
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
 set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -230,7 +234,7 @@ begin
                 from disarray.ingest_queue as running
                 where
                     running.source_uri = item.source_uri
-                    and running.status = 'claimed'
+                    and running.queue_id <> item.queue_id
             )
         order by
             item.available_at,
