@@ -28,12 +28,12 @@ begin
     v_requests := array(
         select row(
             given.uri,
-            (array_agg(given.subject order by given.place desc))[1],
-            max(given.reason),
-            merge_metadata(given.metadata order by given.place),
-            (array_agg(given.metadata ->> 'dataset' order by given.place desc) filter (where given.metadata ? 'dataset'))[1],
-            (array_agg(given.metadata ->> 'content_hash' order by given.place desc) filter (where given.metadata ? 'content_hash'))[1],
-            (array_agg(given.metadata ->> 'parse_version' order by given.place desc) filter (where given.metadata ? 'parse_version'))[1],
+            given.subject,
+            given.reason,
+            given.metadata,
+            given.metadata ->> 'dataset',
+            given.metadata ->> 'content_hash',
+            given.metadata ->> 'parse_version',
             'enqueued',
             true,
             null,
@@ -43,14 +43,13 @@ begin
         from (
             select
                 request.uri,
-                request.subject,
-                parse_reason(coalesce(request.reason, 'file_notification')) as reason,
-                coalesce(request.metadata, '{}') as metadata,
-                request.place
+                (array_agg(request.subject order by request.place desc))[1] as subject,
+                max(parse_reason(coalesce(request.reason, 'file_notification'))) as reason,
+                merge_metadata(coalesce(request.metadata, '{}') order by request.place) as metadata
             from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
                 with ordinality as request (uri, subject, reason, metadata, place)
+            group by request.uri
         ) as given
-        group by given.uri
         order by given.uri
     );
 

@@ -168,11 +168,13 @@ begin
             lock.subject_key
         for update of lock, subject skip locked
     loop
-        v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
-        if not (v_held.had_its_share and v_others_wait) then
-            v_stay_on := v_stay_on || v_held.subject_key;
-        else
+        if v_held.had_its_share then
+            v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
+        end if;
+        if v_held.had_its_share and v_others_wait then
             perform disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true);
+        else
+            v_stay_on := v_stay_on || v_held.subject_key;
         end if;
     end loop;
     return v_stay_on;
