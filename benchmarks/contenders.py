@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import procrastinate
 import psycopg
 import psycopg_pool
+from pgqueuer.domain.types import QueueEntrypoint, QueueManagerId
 from pgqueuer.ports.repository import EntrypointExecutionParameter
 from pgqueuer.queries import Queries
 from procrastinate.jobs import Job as ProcrastinateJob
@@ -69,12 +70,17 @@ class Disarray:
 
     name = "disarray"
 
-    def __init__(self, dsn: str, *, max_subjects: int) -> None:
+    def __init__(self, dsn: str, *, items_per_subject: int) -> None:
         self.version = version("disarray-pipeline")
-        self._max_subjects = max_subjects
+        self._items_per_subject = items_per_subject
         self._connection = connections.connect(dsn)
         migrations.migrate(self._connection)
         self._holder = instances.register_instance(self._connection, "Bench")
+
+    @classmethod
+    async def open(cls, dsn: str) -> Disarray:
+        """With batches that take a hundred files of each subject."""
+        return cls(dsn, items_per_subject=100)
 
     async def enqueue(self, jobs: Sequence[Job]) -> None:
         """One round trip for the batch."""
@@ -85,7 +91,7 @@ class Disarray:
 
     async def claim(self, limit: int) -> list[Any]:
         """One round trip for the batch."""
-        policy = queue.FetchPolicy(limit=limit, max_subjects=min(limit, self._max_subjects))
+        policy = queue.FetchPolicy(limit=limit, max_subjects=max(1, limit // self._items_per_subject))
         return list(queue.fetch_items(self._connection, self._holder, policy))
 
     async def complete(self, claimed: list[Any]) -> None:
@@ -102,7 +108,9 @@ class Procrastinate:
 
     name = "procrastinate"
 
-    def __init__(self, app: procrastinate.App, pool: psycopg_pool.AsyncConnectionPool[Any], worker_id: int) -> None:
+    def __init__(
+        self, app: procrastinate.App, pool: psycopg_pool.AsyncConnectionPool[Any], worker_id: int
+    ) -> None:
         self.version = version("procrastinate")
         self._app = app
         self._pool = pool
@@ -133,7 +141,7 @@ class Procrastinate:
 
     async def claim(self, limit: int) -> list[Any]:
         """A round trip for each job: there is no other way."""
-        claimed = []
+        claimed: list[ProcrastinateJob] = []
         while len(claimed) < limit:
             job = await self._app.job_manager.fetch_job(queues=None, worker_id=self._worker_id)
             if job is None:
@@ -160,8 +168,8 @@ class PgQueuer:
         self.version = version("pgqueuer")
         self._connection = connection
         self._queries = Queries.from_psycopg_connection(connection)
-        self._manager_id = uuid.uuid4()
-        self._entrypoints = {TASK: EntrypointExecutionParameter(concurrency_limit=0)}
+        self._manager_id = QueueManagerId(uuid.uuid4())
+        self._entrypoints = {QueueEntrypoint(TASK): EntrypointExecutionParameter(concurrency_limit=0)}
 
     @classmethod
     async def open(cls, dsn: str) -> PgQueuer:
