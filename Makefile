@@ -54,9 +54,9 @@ lock: setup ## resolve the dependencies again and write requirements/*.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/lock.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra bench --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/bench.txt
 
-bench-queue: setup ## jobs per second beside procrastinate and PgQueuer
-	@scripts/setup-bench $(VENV)
-	$(BIN)/python -m benchmarks.queue
+bench-queue: ## jobs per second beside procrastinate and PgQueuer
+	@scripts/setup-bench .venv-bench
+	.venv-bench/bin/python -m benchmarks.queue $(BENCH_ARGS)
 
 clean: ## remove the environment and the embedded state
 	-$(BIN)/disarray db stop

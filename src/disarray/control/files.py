@@ -112,7 +112,7 @@ def enqueue_files(
         rows = connection.execute(
             """
             select source_uri, queue_id, verdict
-            from disarray.enqueue_files(%s::text[], %s::text[], %s::text[], %s, %s::jsonb[])
+            from disarray.enqueue_files(%b::text[], %b::text[], %b::text[], %s, %b::jsonb[])
             """,
             (*columns[:3], instance_name, columns[3]),
         ).fetchall()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NewType
 
-from psycopg.rows import class_row
+from psycopg.rows import args_row, class_row
 
 from disarray.control.metadata import Metadata, as_jsonb
 from disarray.control.translation import translated_errors
@@ -81,7 +81,7 @@ def fetch_items(
     connection: Connection, holder: Holder, policy: FetchPolicy = DEFAULT_POLICY
 ) -> list[QueueItem]:
     """Claim work, on subjects already held first. Not idempotent: see ``return_unknown_claims``."""
-    with translated_errors(), connection.cursor(row_factory=class_row(QueueItem)) as cursor:
+    with translated_errors(), connection.cursor(row_factory=args_row(QueueItem), binary=True) as cursor:
         return cursor.execute(
             "select * from disarray.fetch_items(%s, %s, %s, %s, %s, %s, %s)",
             (

@@ -54,28 +54,32 @@ begin
     end loop;
     perform
     from disarray.file_info as file
-    where file.source_uri in (
+    where file.source_uri = any(array(
         select item.source_uri
         from disarray.ingest_queue as item
         where item.queue_id = any(p_queue_ids)
-    )
+    ))
     order by file.source_uri
     for update;
 
     select given.queue_id
     into v_unclaimed
     from unnest(p_queue_ids) as given (queue_id)
-    left join disarray.ingest_queue as item
-        on
-            given.queue_id = item.queue_id
-            and item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+    left join lateral (
+        select true as is_ours
+        from disarray.ingest_queue as item
+        inner join disarray.subject_lock as lock
+            on
+                item.subject_key = lock.subject_key
+                and item.fence = lock.fence
+        where
+            item.queue_id = given.queue_id
+            -- Not "=": each item is looked up by its key, never among all claims of the instance.
+            and item.claimed_by_instance_name is not distinct from p_instance_name
             and item.claimed_incarnation = coalesce(p_incarnation, item.claimed_incarnation)
-    left join disarray.subject_lock as lock
-        on
-            item.subject_key = lock.subject_key
-            and item.fence = lock.fence
-    where lock.fence is null
+        limit 1
+    ) as claim on true
+    where claim.is_ours is null
     limit 1;
     if found then
         raise exception 'item % is not claimed by % (incarnation %). Nothing was changed.',
@@ -97,6 +101,12 @@ returns void
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -109,18 +119,13 @@ begin
     from unnest(p_metadata) as given (metadata);
     perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
 
-    with done as (
+    with outcome as (
         delete from ingest_queue as item
-        where item.queue_id = any(p_queue_ids)
-        returning item.*
-    ),
-
-    outcome as (
-        select
-            done.*,
+        using unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
+        where item.queue_id = given.queue_id
+        returning
+            item.*,
             coalesce(given.metadata, '{}') as result
-        from unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
-        inner join done on given.queue_id = done.queue_id
     ),
 
     noted as (
@@ -128,12 +133,13 @@ begin
         set
             status = case
                 when file.status = 'blacklisted' then 'blacklisted'
-                when exists (
-                    select
+                -- Not "exists": that may be planned as a hash of all that waits.
+                when (
+                    select true
                     from ingest_queue as waiting
                     where
                         waiting.source_uri = outcome.source_uri
-                        and waiting.status = 'available'
+                        and waiting.queue_id <> outcome.queue_id
                 ) then 'pending'
                 else coalesce(outcome.result ->> 'outcome', 'processed')::file_info_status
             end,

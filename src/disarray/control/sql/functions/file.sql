@@ -12,6 +12,10 @@ returns table (source_uri text, queue_id bigint, verdict text)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -24,12 +28,12 @@ begin
     v_requests := array(
         select row(
             given.uri,
-            (array_agg(given.subject order by given.place desc))[1],
-            max(given.reason),
-            merge_metadata(given.metadata order by given.place),
-            (array_agg(given.metadata ->> 'dataset' order by given.place desc) filter (where given.metadata ? 'dataset'))[1],
-            (array_agg(given.metadata ->> 'content_hash' order by given.place desc) filter (where given.metadata ? 'content_hash'))[1],
-            (array_agg(given.metadata ->> 'parse_version' order by given.place desc) filter (where given.metadata ? 'parse_version'))[1],
+            given.subject,
+            given.reason,
+            given.metadata,
+            given.metadata ->> 'dataset',
+            given.metadata ->> 'content_hash',
+            given.metadata ->> 'parse_version',
             'enqueued',
             true,
             null,
@@ -39,14 +43,13 @@ begin
         from (
             select
                 request.uri,
-                request.subject,
-                parse_reason(coalesce(request.reason, 'file_notification')) as reason,
-                coalesce(request.metadata, '{}') as metadata,
-                request.place
+                (array_agg(request.subject order by request.place desc))[1] as subject,
+                max(parse_reason(coalesce(request.reason, 'file_notification'))) as reason,
+                merge_metadata(coalesce(request.metadata, '{}') order by request.place) as metadata
             from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
                 with ordinality as request (uri, subject, reason, metadata, place)
+            group by request.uri
         ) as given
-        group by given.uri
         order by given.uri
     );
 
@@ -144,13 +147,16 @@ comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]
 create function disarray.judge_known_files(p_requests disarray.file_request[], p_new_uris text[], p_now timestamptz)
 returns disarray.file_request[]
 language plpgsql
+-- As in enqueue_files: each file is looked up by its key, also by a plan that was made when few were known.
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_requests disarray.file_request[];
 begin
     perform
     from disarray.file_info as file
-    where file.source_uri in (select request.source_uri from unnest(p_requests) as request)
+    where file.source_uri = any(array(select request.source_uri from unnest(p_requests) as request))
     order by file.source_uri
     for update;
 
@@ -243,7 +249,7 @@ begin
             p_now
         from unnest(p_requests) as request
         where request.verdict = 'enqueued'
-        on conflict (source_uri) where status = 'available' do update
+        on conflict (source_uri, status) do update
         set
             subject_key = excluded.subject_key,
             dataset = excluded.dataset,

@@ -120,17 +120,21 @@ returns bigint
 language plpgsql
 as $$
 declare
+    v_now constant timestamptz := disarray.clock();
     v_incarnation bigint;
+    v_last_seen_at timestamptz;
 begin
-    update disarray.instance as known
-    set last_seen_at = disarray.clock()
-    where
-        known.instance_name = p_instance_name
-        and known.last_seen_at < disarray.clock() - interval '5 seconds';
-    select known.incarnation
-    into v_incarnation
+    select
+        known.incarnation,
+        known.last_seen_at
+    into v_incarnation, v_last_seen_at
     from disarray.instance as known
     where known.instance_name = p_instance_name;
+    if v_last_seen_at < v_now - interval '5 seconds' then
+        update disarray.instance as known
+        set last_seen_at = v_now
+        where known.instance_name = p_instance_name;
+    end if;
     if v_incarnation is null and p_incarnation is null then
         return disarray.register_instance(p_instance_name);
     end if;

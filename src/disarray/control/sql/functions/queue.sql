@@ -25,6 +25,12 @@ returns table (
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
+-- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
@@ -169,11 +175,13 @@ begin
             lock.subject_key
         for update of lock, subject skip locked
     loop
-        v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
-        if v_held.is_bound and not (v_held.had_its_share and v_others_wait) then
-            v_stay_on := v_stay_on || v_held.subject_key;
-        else
+        if v_held.had_its_share then
+            v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
+        end if;
+        if not v_held.is_bound or (v_held.had_its_share and v_others_wait) then
             perform disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true);
+        else
+            v_stay_on := v_stay_on || v_held.subject_key;
         end if;
     end loop;
     return v_stay_on;
@@ -235,7 +243,7 @@ begin
                 from disarray.ingest_queue as running
                 where
                     running.source_uri = item.source_uri
-                    and running.status = 'claimed'
+                    and running.queue_id <> item.queue_id
             )
         order by
             item.available_at,

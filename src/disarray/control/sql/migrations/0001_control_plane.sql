@@ -95,6 +95,10 @@ create table disarray.subject (
     next_turn_at timestamptz,
     last_served_at timestamptz not null default '-infinity',
     first_seen_at timestamptz not null
+) with (
+    -- No statistics until there is something to count: plans are kept, and one that was made for ten rows reads them all.
+    autovacuum_analyze_threshold = 1000,
+    autovacuum_vacuum_threshold = 1000
 );
 comment on table disarray.subject is
     'Every subject ever seen. The row lock is the gate through which items of the subject become claimable.';
@@ -137,7 +141,12 @@ create table disarray.file_info (
     first_seen_at timestamptz not null,
     last_seen_at timestamptz not null,
     metadata jsonb not null default '{}'
-) with (fillfactor = 80);
+) with (
+    fillfactor = 80,
+    -- As for subject.
+    autovacuum_analyze_threshold = 1000,
+    autovacuum_vacuum_threshold = 1000
+);
 comment on table disarray.file_info is 'One row per uri: what it is, where it stands, and what its newest version has cost so far.';
 comment on column disarray.file_info.content_hash is 'Of the version whose readings are in.';
 comment on column disarray.file_info.announced_hash is 'Of the newest version that anybody told us of.';
@@ -197,12 +206,9 @@ create table disarray.ingest_queue (
     autovacuum_analyze_threshold = 10000
 );
 comment on table disarray.ingest_queue is 'Work that waits or runs. Finished work leaves the table; its story stays in file_info and ingest_event.';
-create unique index a_uri_waits_once
-on disarray.ingest_queue (source_uri)
-where status = 'available';
-create unique index a_uri_is_claimed_once
-on disarray.ingest_queue (source_uri)
-where status = 'claimed';
+-- One index, not one for each status: where several partial ones fit a question, a nearly empty queue makes any look right.
+create unique index a_uri_waits_once_and_is_claimed_once
+on disarray.ingest_queue (source_uri, status);
 create index ingest_queue_in_line
 on disarray.ingest_queue (subject_key, available_at, queue_id)
 where status = 'available';
