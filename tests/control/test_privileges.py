@@ -45,6 +45,7 @@ release_subject               -      yes     -         -
 renew_subjects                -      yes     -         -
 return_unknown_claims         -      yes     -         -
 call_turn                     -      -       -         -
+check_decision                -      -       -         -
 check_file_requests           -      -       -         -
 check_instance                -      -       -         -
 check_metadata                -      -       -         -

@@ -19,7 +19,8 @@ begin
     from subject_lock as lock
     where lock.subject_key = p_subject_key
     for update;
-    if v_lock.instance_name is distinct from p_instance_name
+    if not found
+        or v_lock.instance_name is distinct from p_instance_name
         or v_lock.incarnation is distinct from coalesce(p_incarnation, v_lock.incarnation)
         or v_lock.fence is distinct from coalesce(p_fence, v_lock.fence)
         or v_lock.lease_expires_at <= clock()
@@ -300,7 +301,7 @@ declare
     v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
     v_renewed text[];
 begin
-    if p_lease_seconds not between 1 and 86400 then
+    if (p_lease_seconds between 1 and 86400) is not true then
         raise exception 'a lease has 1 to 86400 seconds, not %. Nothing was renewed.', p_lease_seconds
         using errcode = 'DA001';
     end if;

@@ -19,6 +19,9 @@ declare
     v_new_uris text[];
 begin
     perform check_file_requests(p_source_uris, p_subject_keys, p_reasons, p_metadata);
+    if p_instance_name is not null then
+        perform check_instance(p_instance_name);
+    end if;
 
     -- One request per uri: a batch may name a file twice.
     v_requests := array(
@@ -26,7 +29,14 @@ begin
             given.uri,
             (array_agg(given.subject order by given.place desc))[1],
             max(given.reason),
-            merge_metadata(given.metadata order by given.place),
+            case
+                when count(*) = 1 then merge_metadata(given.metadata order by given.place)
+                -- Capped, as when the requests come one by one.
+                else merged_metadata(
+                    merge_metadata(given.metadata order by given.place),
+                    (array_agg(given.metadata order by given.place desc))[1]
+                )
+            end,
             (array_agg(given.metadata ->> 'dataset' order by given.place desc) filter (where given.metadata ? 'dataset'))[1],
             (array_agg(given.metadata ->> 'content_hash' order by given.place desc) filter (where given.metadata ? 'content_hash'))[1],
             (array_agg(given.metadata ->> 'parse_version' order by given.place desc) filter (where given.metadata ? 'parse_version'))[1],
@@ -133,10 +143,6 @@ begin
         disarray.check_subject(request.subject),
         disarray.check_metadata(coalesce(request.metadata, '{}'))
     from unnest(p_source_uris, p_subject_keys, p_metadata) as request (uri, subject, metadata);
-    if exists (select from unnest(p_source_uris) as given (uri) where starts_with(given.uri, 'subject:')) then
-        raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
-        using errcode = 'DA001';
-    end if;
 end
 $$;
 comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';

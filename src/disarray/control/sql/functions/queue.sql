@@ -43,8 +43,17 @@ declare
     v_first_available_at timestamptz;
     v_claimed bigint[] := '{}';
 begin
-    if not (p_limit between 1 and 10000 and p_max_subjects between 1 and 1000 and p_lease_seconds between 1 and 86400) then
-        raise exception 'fetch_items takes a limit of 1 to 10000, 1 to 1000 subjects and a lease of 1 to 86400 seconds. Nothing was claimed.'
+    -- "Is not true", because a NULL would otherwise pass for no limit at all.
+    if (
+        p_limit between 1 and 10000
+        and p_max_subjects between 1 and 1000
+        and p_lease_seconds between 1 and 86400
+        and p_give_way_batches >= 0
+        and p_give_way_seconds >= 0
+    ) is not true then
+        raise exception
+            'fetch_items takes a limit of 1 to 10000, 1 to 1000 subjects, a lease of 1 to 86400 seconds, and gives way '
+            'after 0 or more batches or seconds. Nothing was claimed.'
         using errcode = 'DA001';
     end if;
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);

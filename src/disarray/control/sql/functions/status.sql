@@ -45,6 +45,8 @@ begin
                 from subject as waiting
                 where
                     waiting.next_turn_at is not null
+                    -- Nobody visits such a subject, so nobody notes that its last item was taken away.
+                    and exists (select from ingest_queue as item where item.subject_key = waiting.subject_key and item.status = 'available')
                     and not exists (
                         select
                         from instance as known
