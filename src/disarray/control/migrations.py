@@ -72,11 +72,11 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
     known = migrations if migrations is not None else known_migrations()
     with translated_errors(), connection.transaction():
         _check_server(connection)
-        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
         # The waits of a migration are its own business; the limits are for the workers.
         connection.execute("set local statement_timeout = 0; set local lock_timeout = '60s'")
+        connection.execute("set local client_min_messages = warning")
+        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
         connection.execute(_script(SQL_FOLDER / "bootstrap.sql"))
-        connection.execute("set local role disarray_owner")
         applied = _applied(connection)
         _refuse_conflicts(applied, known)
         _refuse_downgrade(applied, known)
