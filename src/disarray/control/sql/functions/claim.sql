@@ -271,8 +271,7 @@ begin
         select item.*
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.subject_key = p_subject_key
         order by item.source_uri
     loop
@@ -331,8 +330,7 @@ begin
         set lease_expires_at = renewed.lease_expires_at
         from renewed
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.subject_key = renewed.subject_key
     )
 
@@ -361,8 +359,7 @@ begin
         select item.*
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.claimed_incarnation = v_incarnation
             and not item.queue_id = any(p_known_queue_ids)
         order by
@@ -407,8 +404,7 @@ begin
             select item.*
             from disarray.ingest_queue as item
             where
-                item.status = 'claimed'
-                and item.subject_key = v_lock.subject_key
+                item.subject_key = v_lock.subject_key
                 and item.claimed_by_instance_name = v_lock.instance_name
             order by item.source_uri
         loop

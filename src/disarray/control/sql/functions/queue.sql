@@ -70,8 +70,7 @@ begin
     into v_running, v_suspect_runs
     from ingest_queue as running
     where
-        running.status = 'claimed'
-        and running.claimed_by_instance_name = p_instance_name;
+        running.claimed_by_instance_name = p_instance_name;
     -- A file that may have killed a worker runs alone, so that its batch-mates do not pay for it.
     if v_suspect_runs then
         return;
@@ -238,6 +237,9 @@ begin
                 where
                     running.source_uri = item.source_uri
                     and running.status = 'claimed'
+                -- A probe for each item, always. As a join it would read every claim there is whenever statistics say
+                -- that there are none.
+                offset 0
             )
         order by
             item.available_at,
@@ -316,8 +318,7 @@ begin
             select
             from disarray.ingest_queue as running
             where
-                running.status = 'claimed'
-                and running.claimed_by_instance_name = p_instance_name
+                running.claimed_by_instance_name = p_instance_name
                 and running.subject_key = p_subject_key
         );
     perform disarray.set_turn(p_subject_key, null);

@@ -96,8 +96,7 @@ select
         select count(*)
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = known.instance_name
+            item.claimed_by_instance_name = known.instance_name
     )
 from instance as known
 order by known.instance_name
