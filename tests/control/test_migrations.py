@@ -183,6 +183,17 @@ def test_every_migration_says_whether_it_breaks_older_programs_and_numbers_have_
     assert all(f"-- breaking: {'yes' if m.is_breaking else 'no'}\n" in m.text for m in known_migrations())
 
 
+@pytest.mark.parametrize(
+    "role", ["disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader"]
+)
+def test_every_role_can_tell_whether_it_can_work_with_the_schema(
+    connect_as: Callable[..., Connection], role: str
+) -> None:
+    session = connect_as(role)
+    check_schema(session)
+    assert schema_version(session) == NEWEST
+
+
 OWN_ROLES = ("disarray_owner", "disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
 
 

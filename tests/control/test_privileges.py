@@ -35,6 +35,7 @@ fail_item                     -      yes     -         -
 fetch_items                   -      yes     -         -
 list_files                    -      yes     yes       yes
 list_instances                -      yes     yes       yes
+list_migrations               yes    yes     yes       yes
 list_queue                    -      yes     yes       yes
 mark_dirty                    -      yes     -         -
 provision_event_partitions    -      yes     -         -

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import events, files, instances, queue, status, subjects
+from disarray.control import events, files, instances, migrations, queue, status, subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,13 +62,14 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     assert len(files.list_files(session)) == 4
     assert [known.instance_name for known in instances.list_instances(session)] == ["Worker01"]
     assert status.queue_status(session)["queue"]["available"] == 3
+    migrations.check_schema(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return {
         "register_instance", "bind_instance", "enqueue_file", "enqueue_files", "fetch_items", "assert_subject_held",
         "renew_subjects", "mark_dirty", "reconcile_subject", "complete_item", "complete_items", "fail_item",
         "return_unknown_claims", "release_subject", "list_queue", "blacklist_file", "allow_file", "list_files",
-        "list_instances", "queue_status", "provision_event_partitions", "drop_old_events",
+        "list_instances", "list_migrations", "queue_status", "provision_event_partitions", "drop_old_events",
     }  # fmt: skip
 
 

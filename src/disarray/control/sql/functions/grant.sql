@@ -39,3 +39,7 @@ grant execute on function
     disarray.list_queue,
     disarray.list_files
 to disarray_reader, disarray_operator, disarray_worker;
+
+grant execute on function
+    disarray.list_migrations
+to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
