@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import typer
 
 from disarray.cli.context import configuration, database_dsn
 
-app = typer.Typer(no_args_is_help=True, help="Start, stop and find the database.")
+app = typer.Typer(no_args_is_help=True, help="Start, stop, find and migrate the database.")
 
 _OWN_SERVER = "A PostgreSQL of your own is configured ({origin}); disarray neither starts nor stops it."
 
@@ -41,3 +43,62 @@ def stop(context: typer.Context) -> None:
 def url(context: typer.Context) -> None:
     """Print a DSN that psql takes, starting the embedded server if need be: psql "$(disarray db url)"."""
     typer.echo(database_dsn(configuration(context)))
+
+
+@app.command()
+def migrate(context: typer.Context) -> None:
+    """Bring the database to the schema of this program, starting the embedded server if need be."""
+    from disarray.control import connections, migrations
+
+    with connections.connect(
+        database_dsn(configuration(context)), application_name="disarray migrate"
+    ) as connection:
+        applied = migrations.migrate(connection)
+        version = migrations.schema_version(connection)
+    for migration in applied:
+        typer.echo(f"applied {migration.version:04} {migration.name}")
+    typer.echo(f"The schema is at version {version}{'' if applied else ', as it was'}; its functions are new")
+
+
+@app.command()
+def status(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show the server and the version of its schema; nothing is started or changed."""
+    from disarray.cli.session import running_dsn
+    from disarray.control import connections, migrations
+
+    with connections.connect(
+        running_dsn(configuration(context)), application_name="disarray cli"
+    ) as connection:
+        server = connection.info.parameter_status("server_version") or "unknown"
+        applied = migrations.list_migrations(connection)
+    known = migrations.known_migrations()
+    done = {migration.version for migration in applied}
+    pending = [
+        f"{migration.version:04} {migration.name}" for migration in known if migration.version not in done
+    ]
+    unknown = sorted(done - {migration.version for migration in known})
+    if as_json:
+        import json
+
+        told = {
+            "server_version": server,
+            "known_version": known[-1].version,
+            "applied_version": max(done, default=None),
+            "pending": pending,
+            "unknown": unknown,
+        }
+        typer.echo(json.dumps(told, indent=2))
+        return
+    typer.echo(f"server   PostgreSQL {server}")
+    typer.echo(f"schema   version {max(done)}" if done else "schema   none")
+    typer.echo(f"program  version {known[-1].version}")
+    if pending:
+        typer.echo(f"pending  {', '.join(pending)}; run: disarray db migrate")
+    elif unknown:
+        typer.echo("pending  nothing; the schema is newer than this program")
+    else:
+        typer.echo("pending  nothing")

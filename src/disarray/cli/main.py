@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import config, db, doctor
+from disarray.cli import config, db, doctor, queue, status
 from disarray.cli.context import Flags
 from disarray.errors import DisarrayError
 
@@ -26,6 +26,8 @@ app = typer.Typer(
 )
 app.add_typer(db.app, name="db")
 app.add_typer(config.app, name="config")
+app.add_typer(queue.app, name="queue")
+app.command(name="status")(status.status)
 app.command(name="doctor")(doctor.doctor)
 
 

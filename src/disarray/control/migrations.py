@@ -72,11 +72,11 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
     known = migrations if migrations is not None else known_migrations()
     with translated_errors(), connection.transaction():
         _check_server(connection)
-        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
         # The waits of a migration are its own business; the limits are for the workers.
         connection.execute("set local statement_timeout = 0; set local lock_timeout = '60s'")
+        connection.execute("set local client_min_messages = warning")
+        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
         connection.execute(_script(SQL_FOLDER / "bootstrap.sql"))
-        connection.execute("set local role disarray_owner")
         applied = _applied(connection)
         _refuse_conflicts(applied, known)
         _refuse_downgrade(applied, known)
@@ -96,13 +96,11 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
 def check_schema(connection: Connection, migrations: tuple[Migration, ...] | None = None) -> None:
     """Refuse to work with a schema that is missing, older than this program, changed, or newer in a breaking way."""
     known = migrations if migrations is not None else known_migrations()
-    with translated_errors():
-        exists = connection.execute("select to_regclass('disarray.schema_migration') is not null").fetchone()
-        if exists is None or not exists[0]:
-            raise SchemaMissingError(
-                "the database has no disarray schema. Nothing was changed. Run: disarray db migrate"
-            )
-        applied = _applied(connection)
+    applied = list_migrations(connection)
+    if not applied:
+        raise SchemaMissingError(
+            "the database has no disarray schema. Nothing was changed. Run: disarray db migrate"
+        )
     _refuse_conflicts(applied, known)
     missing = {migration.version for migration in known} - {done.version for done in applied}
     if missing:
@@ -111,13 +109,23 @@ def check_schema(connection: Connection, migrations: tuple[Migration, ...] | Non
         )
 
 
+def list_migrations(connection: Connection) -> list[AppliedMigration]:
+    """What was applied to a database, oldest first; nothing where there is no schema. Every role may ask."""
+    with translated_errors():
+        exists = connection.execute(
+            "select to_regprocedure('disarray.list_migrations()') is not null"
+        ).fetchone()
+        if exists is None or not exists[0]:
+            return []
+        rows = connection.execute(
+            "select version, name, checksum, is_breaking from disarray.list_migrations()"
+        ).fetchall()
+    return [AppliedMigration(*row) for row in rows]
+
+
 def schema_version(connection: Connection) -> int | None:
     """The newest migration of the database, None where there is no schema."""
-    with translated_errors():
-        exists = connection.execute("select to_regclass('disarray.schema_migration') is not null").fetchone()
-        if exists is None or not exists[0]:
-            return None
-        return max((done.version for done in _applied(connection)), default=None)
+    return max((done.version for done in list_migrations(connection)), default=None)
 
 
 def _check_server(connection: Connection) -> None:

@@ -136,13 +136,18 @@ def fail_item(
             (
                 queue_id,
                 holder.instance_name,
-                error_message.replace("\0", "\\0"),
+                _storable(error_message),
                 retry_delay_seconds,
                 as_jsonb(metadata or {}),
                 holder.incarnation,
                 is_permanent,
             ),
         )
+
+
+def _storable(message: str) -> str:
+    # Errors quote file names, and a name that is no valid text must not keep its item from going back.
+    return message.replace("\0", "\\0").encode(errors="backslashreplace").decode()
 
 
 def release_subject(connection: Connection, subject_key: str, holder: Holder) -> None:

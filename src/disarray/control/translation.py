@@ -36,6 +36,8 @@ OWN_CODES: dict[str, type[ControlError]] = {
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
 MISSING_CODES = frozenset({"3F000", "42883", "42P01"})
+# The server ends the whole session with these: the connection is gone, and with it the open transaction.
+SESSION_TIMEOUT_CODES = frozenset({"25P03", "25P04"})
 ACCESS_CODES = frozenset({"42501", "28000", "28P01"})
 
 
@@ -51,7 +53,7 @@ def translated_errors() -> Iterator[None]:
 def translate(error: psycopg.Error | UnicodeEncodeError) -> ControlError:
     """The exception that tells a caller what to do about a database error."""
     if isinstance(error, UnicodeEncodeError):
-        return InvalidRequestError(f"{error.object!r} is not valid Unicode text. Nothing was stored.")
+        return InvalidRequestError(f"{error.object[:200]!r} is not valid Unicode text. Nothing was stored.")
     code = error.sqlstate
     message = _message_of(error)
     if code in OWN_CODES:
@@ -80,4 +82,4 @@ def _is_connection_failure(error: psycopg.Error) -> bool:
     if code is None:
         # psycopg raises these itself when the socket is gone; a server error always has a code.
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return code.startswith(("08", "57P", "53"))
+    return code.startswith(("08", "57P", "53")) or code in SESSION_TIMEOUT_CODES

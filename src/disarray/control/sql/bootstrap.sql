@@ -5,20 +5,29 @@ declare
 begin
     foreach v_role in array array['disarray_owner', 'disarray_agent', 'disarray_worker', 'disarray_operator', 'disarray_reader']
     loop
+        -- Roles belong to the whole server: who migrates a second database of it need not be able to create any.
+        continue when exists (select from pg_roles where rolname = v_role);
         begin
             execute format('create role %I nologin', v_role);
         exception
-            -- Roles belong to the whole server: another database of it may have them already, or be creating them now.
+            -- Another database of the server may be creating them now.
             when duplicate_object or unique_violation then null;
         end;
     end loop;
-    if not pg_has_role(current_user, 'disarray_owner', 'member') then
-        execute format('grant disarray_owner to %I', current_user);
-    end if;
+    begin
+        -- Since PostgreSQL 16 whoever creates a role may grant it, but does not have it.
+        if not (select rolsuper from pg_roles where rolname = current_user) then
+            execute format('grant disarray_owner to %I', current_user);
+        end if;
+    exception
+        -- No right to grant it: the role was given before, or the next statement says what is missing.
+        when insufficient_privilege then null;
+    end;
 end
 $$;
 
 create schema if not exists disarray authorization disarray_owner;
+set local role disarray_owner;
 comment on schema disarray is 'The control plane of disarray. Its functions are the way in; its tables are private.';
 
 create schema if not exists telemetry authorization disarray_owner;
@@ -33,4 +42,3 @@ create table if not exists disarray.schema_migration (
 );
 comment on table disarray.schema_migration is
     'Migrations that were applied. is_breaking: a program that does not know this migration must not use the schema.';
-alter table disarray.schema_migration owner to disarray_owner;

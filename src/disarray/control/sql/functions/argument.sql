@@ -15,6 +15,10 @@ begin
             coalesce(quote_literal(left(p_source_uri, 200)), 'NULL')
         using errcode = 'DA001', hint = 'Rename the file, or exclude it from the watched roots.';
     end if;
+    if starts_with(p_source_uri, 'subject:') then
+        raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
+        using errcode = 'DA001';
+    end if;
 end
 $$;
 comment on function disarray.check_uri(text) is 'Refuse a uri that could not be stored, printed or indexed safely.';
@@ -59,6 +63,24 @@ begin
 end
 $$;
 comment on function disarray.check_metadata(jsonb) is 'Refuse metadata that would let a sender fill the database.';
+
+create function disarray.check_decision(p_reason text, p_by text)
+returns void
+language plpgsql
+immutable
+as $$
+begin
+    if coalesce(btrim(p_reason), '') = '' or coalesce(btrim(p_by), '') = '' then
+        raise exception 'a decision about a file needs a reason and a name. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
+    if octet_length(p_reason) > 4000 or octet_length(p_by) > 128 or p_by ~ '[\u0001-\u001f\u007f-\u009f]' then
+        raise exception 'a reason has at most 4000 bytes, a name at most 128 and no control characters. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
+end
+$$;
+comment on function disarray.check_decision(text, text) is 'Refuse what an operator decides without saying why and who.';
 
 create function disarray.parse_reason(p_reason text)
 returns disarray.ingest_queue_reason

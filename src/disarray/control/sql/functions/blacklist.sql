@@ -11,10 +11,7 @@ declare
 begin
     perform check_uri(p_source_uri);
     perform check_subject(p_subject_key);
-    if coalesce(btrim(p_reason), '') = '' or coalesce(btrim(p_by), '') = '' then
-        raise exception 'blacklisting a file needs a reason and a name. Nothing was changed.'
-        using errcode = 'DA001';
-    end if;
+    perform check_decision(p_reason, p_by);
     -- The file row comes first, whether the file is known or not: it is what enqueue_files locks before it looks at the blacklist.
     insert into file_info as file (source_uri, subject_key, status, first_seen_at, last_seen_at)
     values (p_source_uri, p_subject_key, 'blacklisted', v_now, v_now)
@@ -55,10 +52,7 @@ declare
     v_now constant timestamptz := clock();
     v_file file_info;
 begin
-    if coalesce(btrim(p_reason), '') = '' or coalesce(btrim(p_by), '') = '' then
-        raise exception 'allowing a file needs a reason and a name. Nothing was changed.'
-        using errcode = 'DA001';
-    end if;
+    perform check_decision(p_reason, p_by);
     select file.*
     into v_file
     from file_info as file

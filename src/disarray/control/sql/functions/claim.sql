@@ -19,7 +19,8 @@ begin
     from subject_lock as lock
     where lock.subject_key = p_subject_key
     for update;
-    if v_lock.instance_name is distinct from p_instance_name
+    if not found
+        or v_lock.instance_name is distinct from p_instance_name
         or v_lock.incarnation is distinct from coalesce(p_incarnation, v_lock.incarnation)
         or v_lock.fence is distinct from coalesce(p_fence, v_lock.fence)
         or v_lock.lease_expires_at <= clock()
@@ -288,8 +289,7 @@ begin
         select item.*
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.subject_key = p_subject_key
         order by item.source_uri
     loop
@@ -318,7 +318,7 @@ declare
     v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
     v_renewed text[];
 begin
-    if p_lease_seconds not between 1 and 86400 then
+    if (p_lease_seconds between 1 and 86400) is not true then
         raise exception 'a lease has 1 to 86400 seconds, not %. Nothing was renewed.', p_lease_seconds
         using errcode = 'DA001';
     end if;
@@ -348,8 +348,7 @@ begin
         set lease_expires_at = renewed.lease_expires_at
         from renewed
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.subject_key = renewed.subject_key
     )
 
@@ -375,8 +374,7 @@ declare
         select item.queue_id
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = p_instance_name
+            item.claimed_by_instance_name = p_instance_name
             and item.claimed_incarnation = v_incarnation
             and not item.queue_id = any(p_known_queue_ids)
     );
@@ -429,8 +427,7 @@ begin
             select item.*
             from disarray.ingest_queue as item
             where
-                item.status = 'claimed'
-                and item.subject_key = v_lock.subject_key
+                item.subject_key = v_lock.subject_key
                 and item.claimed_by_instance_name = v_lock.instance_name
             order by item.source_uri
         loop

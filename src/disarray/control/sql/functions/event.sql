@@ -4,12 +4,18 @@ language plpgsql
 security definer
 set search_path = disarray, pg_temp
 set lock_timeout = '500ms'
+-- A month begins when it begins in UTC, wherever the caller's session lives.
+set timezone = 'UTC'
 as $$
 declare
     v_month timestamptz;
     v_name text;
     v_created integer := 0;
 begin
+    if (p_months_ahead between 0 and 120) is not true then
+        raise exception 'partitions are made for 0 to 120 months ahead, not %. Nothing was changed.', p_months_ahead
+        using errcode = 'DA001';
+    end if;
     for v_month in
         select generate_series(
             date_trunc('month', clock(), 'UTC'),
@@ -35,6 +41,7 @@ begin
                 'create table %I partition of ingest_event for values from (%L) to (%L)',
                 v_name, v_month, v_month + interval '1 month'
             );
+            execute format('comment on table %I is %L', v_name, 'Events of one month.');
             v_created := v_created + 1;
         exception when lock_not_available then
             -- Somebody is inside a commit, maybe frozen there. While we wait for the table, everybody waits for us.
@@ -53,13 +60,14 @@ returns integer
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+set timezone = 'UTC'
 as $$
 declare
     v_limit constant timestamptz := date_trunc('month', clock() - p_keep, 'UTC');
     v_partition record;
     v_dropped integer := 0;
 begin
-    if p_keep < interval '1 month' then
+    if (p_keep >= interval '1 month') is not true then
         raise exception 'events are kept for a month at least, not %. Nothing was dropped.', p_keep
         using errcode = 'DA001';
     end if;

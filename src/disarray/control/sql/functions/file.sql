@@ -23,6 +23,9 @@ declare
     v_new_uris text[];
 begin
     perform check_file_requests(p_source_uris, p_subject_keys, p_reasons, p_metadata);
+    if p_instance_name is not null then
+        perform check_instance(p_instance_name);
+    end if;
 
     -- One request per uri: a batch may name a file twice.
     v_requests := array(
@@ -45,7 +48,14 @@ begin
                 request.uri,
                 (array_agg(request.subject order by request.place desc))[1] as subject,
                 max(parse_reason(coalesce(request.reason, 'file_notification'))) as reason,
-                merge_metadata(coalesce(request.metadata, '{}') order by request.place) as metadata
+                case
+                    when count(*) = 1 then merge_metadata(coalesce(request.metadata, '{}') order by request.place)
+                    -- Capped, as when the requests come one by one.
+                    else merged_metadata(
+                        merge_metadata(coalesce(request.metadata, '{}') order by request.place),
+                        coalesce((array_agg(request.metadata order by request.place desc))[1], '{}')
+                    )
+                end as metadata
             from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
                 with ordinality as request (uri, subject, reason, metadata, place)
             group by request.uri
@@ -136,10 +146,6 @@ begin
         disarray.check_subject(request.subject),
         disarray.check_metadata(coalesce(request.metadata, '{}'))
     from unnest(p_source_uris, p_subject_keys, p_metadata) as request (uri, subject, metadata);
-    if exists (select from unnest(p_source_uris) as given (uri) where starts_with(given.uri, 'subject:')) then
-        raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
-        using errcode = 'DA001';
-    end if;
 end
 $$;
 comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';

@@ -55,3 +55,7 @@ grant execute on function
     disarray.load_rollup,
     disarray.list_restatements
 to disarray_reader, disarray_operator, disarray_worker;
+
+grant execute on function
+    disarray.list_migrations
+to disarray_agent, disarray_worker, disarray_operator, disarray_reader;

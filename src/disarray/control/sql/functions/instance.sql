@@ -45,7 +45,7 @@ security definer
 set search_path = disarray, pg_temp
 as $$
 begin
-    perform check_patterns(p_subject_patterns);
+    perform check_patterns(coalesce(p_subject_patterns, '{}'));
     update instance as known
     set subject_patterns = p_subject_patterns
     where known.instance_name = p_instance_name;

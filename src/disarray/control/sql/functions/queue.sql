@@ -49,8 +49,17 @@ declare
     v_first_available_at timestamptz;
     v_claimed bigint[] := '{}';
 begin
-    if not (p_limit between 1 and 10000 and p_max_subjects between 1 and 1000 and p_lease_seconds between 1 and 86400) then
-        raise exception 'fetch_items takes a limit of 1 to 10000, 1 to 1000 subjects and a lease of 1 to 86400 seconds. Nothing was claimed.'
+    -- "Is not true", because a NULL would otherwise pass for no limit at all.
+    if (
+        p_limit between 1 and 10000
+        and p_max_subjects between 1 and 1000
+        and p_lease_seconds between 1 and 86400
+        and p_give_way_batches >= 0
+        and p_give_way_seconds >= 0
+    ) is not true then
+        raise exception
+            'fetch_items takes a limit of 1 to 10000, 1 to 1000 subjects, a lease of 1 to 86400 seconds, and gives way '
+            'after 0 or more batches or seconds. Nothing was claimed.'
         using errcode = 'DA001';
     end if;
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);
@@ -67,8 +76,7 @@ begin
     into v_running, v_suspect_runs
     from ingest_queue as running
     where
-        running.status = 'claimed'
-        and running.claimed_by_instance_name = p_instance_name;
+        running.claimed_by_instance_name = p_instance_name;
     -- A file that may have killed a worker runs alone, so that its batch-mates do not pay for it.
     if v_suspect_runs then
         return;
@@ -243,7 +251,10 @@ begin
                 from disarray.ingest_queue as running
                 where
                     running.source_uri = item.source_uri
-                    and running.queue_id <> item.queue_id
+                    and running.status = 'claimed'
+                -- A probe for each item, always. As a join it would read every claim there is whenever statistics say
+                -- that there are none.
+                offset 0
             )
         order by
             item.available_at,
@@ -322,8 +333,7 @@ begin
             select
             from disarray.ingest_queue as running
             where
-                running.status = 'claimed'
-                and running.claimed_by_instance_name = p_instance_name
+                running.claimed_by_instance_name = p_instance_name
                 and running.subject_key = p_subject_key
         );
     perform disarray.set_turn(p_subject_key, null);

@@ -32,6 +32,10 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
+    if (p_range_start < p_range_end) is not true then
+        raise exception 'the range from % to % is empty. Nothing was stored.', p_range_start, p_range_end
+        using errcode = 'DA001';
+    end if;
     insert into dirty_range (subject_key, dataset, range_start, range_end, reason, created_at)
     values (p_subject_key, p_dataset, p_range_start, p_range_end, p_reason, clock());
 end

@@ -45,6 +45,8 @@ begin
                 from subject as waiting
                 where
                     waiting.next_turn_at is not null
+                    -- Nobody visits such a subject, so nobody notes that its last item was taken away.
+                    and exists (select from ingest_queue as item where item.subject_key = waiting.subject_key and item.status = 'available')
                     and not exists (
                         select
                         from instance as known
@@ -94,8 +96,7 @@ select
         select count(*)
         from ingest_queue as item
         where
-            item.status = 'claimed'
-            and item.claimed_by_instance_name = known.instance_name
+            item.claimed_by_instance_name = known.instance_name
     )
 from instance as known
 order by known.instance_name

@@ -212,9 +212,11 @@ on disarray.ingest_queue (source_uri, status);
 create index ingest_queue_in_line
 on disarray.ingest_queue (subject_key, available_at, queue_id)
 where status = 'available';
+-- Not "where status = 'claimed'", which it amounts to: a query by instance could then use a_uri_is_claimed_once as well,
+-- and would read all of it whenever statistics say that nothing is claimed.
 create index ingest_queue_of_instance
 on disarray.ingest_queue (claimed_by_instance_name, subject_key)
-where status = 'claimed';
+where claimed_by_instance_name is not null;
 
 create table disarray.ingest_event (
     event_id bigint generated always as identity,

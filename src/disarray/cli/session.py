@@ -1,0 +1,43 @@
+"""A look at the control database as it is: nothing is started, created or migrated for it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from disarray.errors import DatabaseUnreachableError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.config import Config
+    from disarray.control.connections import Connection
+
+
+def running_dsn(config: Config) -> str:
+    """The DSN of the configured database, or of the embedded server if it is running."""
+    if config.dsn is not None:
+        return config.dsn
+    from disarray.control import embedded
+
+    status = embedded.status(config.state_dir)
+    if status.server is not None:
+        return status.server.dsn
+    if status.condition is embedded.Condition.ABSENT:
+        raise DatabaseUnreachableError(
+            f"there is no database in {config.state_dir} yet. Nothing was changed. Run: disarray db migrate"
+        )
+    raise DatabaseUnreachableError(
+        f"the embedded server of {config.state_dir} is {status.condition.value}. Its data is safe. "
+        "Run: disarray db start"
+    )
+
+
+@contextmanager
+def control_session(config: Config) -> Iterator[Connection]:
+    """A connection to a database whose schema this program can work with."""
+    from disarray.control import connections, migrations
+
+    with connections.connect(running_dsn(config), application_name="disarray cli") as connection:
+        migrations.check_schema(connection)
+        yield connection

@@ -1,0 +1,148 @@
+"""`disarray status`: where everything stands, once or all the time."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disarray.cli.context import configuration
+from disarray.cli.session import control_session, running_dsn
+from disarray.cli.tables import Table, drawn_parts, is_terminal, print_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from disarray.config import Config
+
+REFRESH_SECONDS = 2.0
+SHOWN_UNSERVED = 10
+NEXT_STEP = (
+    "No file was ever announced. Announce one:\n"
+    """  psql "$(disarray db url)" -c "select disarray.enqueue_file('file:///data/run1.csv', 'TOOL01')\""""
+)
+
+Status = dict[str, Any]
+
+
+def status(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs; one line for each look.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Show the queue, files, subjects and instances."""
+    from disarray.control.status import queue_status
+
+    config = configuration(context)
+    with control_session(config) as connection:
+        first = queue_status(connection)
+    show = _print_json if as_json else _print_tables
+    if not watch:
+        show(first)
+        return
+    with suppress(KeyboardInterrupt):
+        _watch(config, first, show if as_json or not is_terminal() else None)
+
+
+def _print_json(status: Status) -> None:
+    typer.echo(json.dumps(status))
+
+
+def _print_tables(status: Status) -> None:
+    print_parts(describe(status))
+
+
+def _watch(config: Config, first: Status, show: Callable[[Status], None] | None) -> None:
+    """Show one status after another; without a way to show them, on a terminal in place."""
+    from disarray.control.connections import open_pool
+    from disarray.control.retries import call_idempotent
+    from disarray.control.status import queue_status
+
+    # Pooled, so that a restart of the server is no end to watching.
+    with (
+        open_pool(running_dsn(config), application_name="disarray status", max_size=1) as pool,
+        _terminal_in_place() if show is None else _as_it_is(show) as update,
+    ):
+        update(first)
+        while True:
+            time.sleep(REFRESH_SECONDS)
+            update(call_idempotent(pool, queue_status))
+
+
+@contextmanager
+def _terminal_in_place() -> Iterator[Callable[[Status], None]]:
+    from rich.live import Live
+
+    with Live(auto_refresh=False) as live:
+        yield lambda status: live.update(drawn_parts(describe(status)), refresh=True)
+
+
+@contextmanager
+def _as_it_is(show: Callable[[Status], None]) -> Iterator[Callable[[Status], None]]:
+    yield show
+
+
+def describe(status: Status) -> Iterator[Table | str]:
+    """A status as a person reads it."""
+    queue, files, subjects = status["queue"], status["files"], status["subjects"]
+    if not files and not subjects["known"]:
+        yield NEXT_STEP
+    yield Table(
+        ["", "", ""],
+        [
+            [
+                "queue",
+                f"{queue['available']} available",
+                f"{queue['delayed']} of them later, {queue['claimed']} claimed{_age_of(queue)}",
+            ],
+            ["files", f"{sum(files.values())} known", _counted(files)],
+            [
+                "subjects",
+                f"{subjects['known']} known",
+                f"{subjects['held']} held, {subjects['waiting']} waiting",
+            ],
+            ["stale", f"{status['open_dirty_ranges']} open ranges", ""],
+        ],
+    )
+    if status["instances"]:
+        yield Table(
+            ["instance", "serves", "holds", "claimed", "last seen"],
+            [
+                [
+                    instance["instance_name"],
+                    " ".join(instance["subject_patterns"]),
+                    str(instance["held_subjects"]),
+                    str(instance["claimed_items"]),
+                    f"{_seconds_between(instance['last_seen_at'], status['at']):.0f} s ago",
+                ]
+                for instance in status["instances"]
+            ],
+        )
+    else:
+        yield "No instance ever registered: what is queued waits."
+    yield from _unserved(status["unserved_subjects"])
+
+
+def _unserved(unserved: list[str]) -> Iterator[str]:
+    if unserved:
+        rest = len(unserved) - SHOWN_UNSERVED
+        more = f" and {rest} more" if rest > 0 else ""
+        yield f"Waiting, and bound to no instance: {', '.join(unserved[:SHOWN_UNSERVED])}{more}"
+
+
+def _counted(files: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(files.items()))
+
+
+def _age_of(queue: Status) -> str:
+    oldest = queue["oldest_seconds"]
+    return "" if oldest is None else f", the oldest queued {oldest:.0f} s ago"
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

@@ -1,0 +1,238 @@
+"""The claim path stays on its indexes, counted in rows and buffers rather than in seconds.
+
+The plans are those of the statements inside the functions as they really ran: auto_explain reports each of them.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from disarray.control import instances, queue
+from disarray.control.queue import FetchPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from psycopg.errors import Diagnostic
+
+    from disarray.control.connections import Connection
+    from disarray.control.queue import Holder
+
+pytestmark = pytest.mark.postgres
+
+QUEUED = 100_000
+POLICY = FetchPolicy(limit=10, give_way_batches=1_000_000, give_way_seconds=1_000_000)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """One node of a plan that read a table, and how much."""
+
+    kind: str
+    table: str
+    index: str | None
+    rows_read: float
+    statement: str
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What one call did: every scan inside it that ran, and the buffers of all together."""
+
+    scans: list[Scan]
+    buffers: int
+
+    def of(self, table: str) -> list[Scan]:
+        return [scan for scan in self.scans if scan.table == table]
+
+
+def nodes_of(plan: dict[str, Any], table: str | None = None) -> Iterator[tuple[dict[str, Any], str | None]]:
+    table = plan.get("Relation Name", table)
+    yield plan, table
+    for part in plan.get("Plans", []):
+        yield from nodes_of(part, table)
+
+
+def scans_in(statement: str, plan: dict[str, Any]) -> Iterator[Scan]:
+    for node, table in nodes_of(plan):
+        if "Relation Name" in node and "Scan" in node["Node Type"] and node["Actual Loops"] > 0:
+            rows = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+            yield Scan(
+                node["Node Type"],
+                str(table),
+                node.get("Index Name"),
+                rows * node["Actual Loops"],
+                " ".join(statement.split()),
+            )
+
+
+def execute_explained(connection: Connection, statement: str) -> Execution:
+    explained: list[dict[str, Any]] = []
+
+    def take(notice: Diagnostic) -> None:
+        before, found, plan = (notice.message_primary or "").partition("plan:")
+        if found and before.startswith("duration"):
+            explained.append(json.loads(plan))
+
+    connection.execute(
+        """
+        load 'auto_explain';
+        set auto_explain.log_nested_statements = on;
+        set auto_explain.log_analyze = on;
+        set auto_explain.log_timing = off;
+        set auto_explain.log_buffers = on;
+        set auto_explain.log_format = json;
+        set client_min_messages = log;
+        """
+    )
+    connection.execute("set auto_explain.log_min_duration = 0")
+    connection.add_notice_handler(take)
+    connection.execute(statement.encode())
+    connection.remove_notice_handler(take)
+    connection.execute("set auto_explain.log_min_duration = -1")
+    connection.execute("reset client_min_messages")
+    # The statement itself ends last, and counts the buffers of all that ran inside it.
+    whole = explained[-1]["Plan"]
+    return Execution(
+        [scan for one in explained for scan in scans_in(one["Query Text"], one["Plan"])],
+        whole["Shared Hit Blocks"] + whole["Shared Read Blocks"],
+    )
+
+
+def fill_queue(connection: Connection, *, subjects: int, items_each: int) -> None:
+    connection.execute(
+        """
+        insert into disarray.subject (subject_key, next_turn_at, first_seen_at)
+        select 'TOOL' || number, now(), now()
+        from generate_series(1, %s) as number
+        """,
+        (subjects,),
+    )
+    connection.execute(
+        """
+        insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
+        select
+            'file:///' || number || '/' || item,
+            'TOOL' || number,
+            'file_notification',
+            now(),
+            now() - interval '1 hour' + item * interval '1 ms'
+        from generate_series(1, %s) as item, generate_series(1, %s) as number
+        """,
+        (items_each, subjects),
+    )
+
+
+def fetch_explained(connection: Connection, holder: Holder) -> Execution:
+    return execute_explained(
+        connection,
+        "select * from disarray.fetch_items("
+        f"'{holder.instance_name}', {POLICY.limit}, 300, {holder.incarnation}, 1, "
+        f"{POLICY.give_way_batches}, {POLICY.give_way_seconds})",
+    )
+
+
+def warm_fetch(connection: Connection, holder: Holder) -> Execution:
+    """A fetch by a session that has done it before: the first one reads the system catalogs."""
+    for _ in range(2):
+        queue.fetch_items(connection, holder, POLICY)
+    return fetch_explained(connection, holder)
+
+
+@pytest.mark.parametrize("statistics", ["fresh", "of an empty queue"])
+@pytest.mark.parametrize("subjects", [1, 100, 10_000])
+def test_a_claim_reads_a_few_rows_of_a_hundred_thousand(
+    connection: Connection, connect: Callable[[], Connection], subjects: int, statistics: str
+) -> None:
+    connection.execute("analyze disarray.ingest_queue, disarray.subject")
+    fill_queue(connection, subjects=subjects, items_each=QUEUED // subjects)
+    if statistics == "fresh":
+        connection.execute("analyze disarray.ingest_queue, disarray.subject")
+    holder = instances.register_instance(connection, "Worker01")
+    execution = warm_fetch(connect(), holder)
+
+    line = [scan for scan in execution.of("ingest_queue") if scan.index == "ingest_queue_in_line"]
+    assert line, "the line of a subject was not read from its index"
+    assert [scan for scan in execution.of("ingest_queue") if scan.kind == "Seq Scan"] == []
+    assert [scan for scan in execution.of("subject") if scan.kind == "Seq Scan" and subjects > 100] == []
+    assert [scan for scan in execution.scans if scan.rows_read > 150] == []
+    assert execution.buffers < 600
+
+
+def test_a_claim_costs_the_same_at_a_thousand_and_at_a_hundred_thousand_queued(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    holder = instances.register_instance(connection, "Worker01")
+    fill_queue(connection, subjects=1, items_each=1000)
+    connection.execute("analyze")
+    few = warm_fetch(connect(), holder)
+    connection.execute("truncate disarray.ingest_queue, disarray.subject, disarray.subject_lock")
+    fill_queue(connection, subjects=1, items_each=QUEUED)
+    connection.execute("analyze")
+    many = warm_fetch(connect(), holder)
+    assert many.buffers <= 1.5 * few.buffers
+
+
+def work_off(connection: Connection, holder: Holder, count: int) -> None:
+    for _ in range(count // 1000):
+        policy = FetchPolicy(limit=1000, give_way_batches=1_000_000, give_way_seconds=1_000_000)
+        items = queue.fetch_items(connection, holder, policy)
+        queue.complete_items(connection, [item.queue_id for item in items], holder)
+
+
+def test_dead_rows_that_a_reader_keeps_from_vacuum_neither_change_the_plan_nor_outlast_the_reader(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    finished = 20_000
+    connection.execute("alter table disarray.ingest_queue set (autovacuum_enabled = off)")
+    fill_queue(connection, subjects=1, items_each=finished + 1000)
+    connection.execute("analyze")
+    holder = instances.register_instance(connection, "Worker01")
+    clean = warm_fetch(connect(), holder)
+
+    reader = connect()
+    reader.execute("begin isolation level repeatable read")
+    reader.execute("select count(*) from disarray.ingest_queue")
+    work_off(connection, holder, finished)
+    connection.execute("vacuum disarray.ingest_queue")
+    held_up = warm_fetch(connect(), holder)
+
+    assert [scan for scan in held_up.of("ingest_queue") if scan.kind == "Seq Scan"] == []
+    assert [scan for scan in held_up.scans if scan.rows_read > 150] == []
+    # Index entries of the dead are walked past; they lie side by side, many to a buffer.
+    assert held_up.buffers - clean.buffers < finished / 5
+
+    reader.execute("rollback")
+    connection.execute("vacuum disarray.ingest_queue")
+    assert warm_fetch(connect(), holder).buffers <= 1.5 * clean.buffers
+
+
+def test_the_queue_is_vacuumed_long_before_a_share_of_it_is_dead(connection: Connection) -> None:
+    row = connection.execute(
+        "select reloptions from pg_class where oid = 'disarray.ingest_queue'::regclass"
+    ).fetchone()
+    assert row is not None
+    assert {"autovacuum_vacuum_scale_factor=0.0", "autovacuum_vacuum_threshold=2000"} <= set(row[0])
+
+
+def test_enqueueing_reads_a_few_rows_of_a_hundred_thousand(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    fill_queue(connection, subjects=100, items_each=QUEUED // 100)
+    connection.execute(
+        """
+        insert into disarray.file_info (source_uri, subject_key, status, first_seen_at, last_seen_at)
+        select source_uri, subject_key, 'pending', enqueued_at, enqueued_at
+        from disarray.ingest_queue
+        """
+    )
+    connection.execute("analyze")
+    session = connect()
+    session.execute("select disarray.enqueue_file('file:///1/1', 'TOOL1')")
+    execution = execute_explained(session, "select disarray.enqueue_file('file:///1/2', 'TOOL1')")
+    assert [scan for scan in execution.scans if scan.rows_read > 150] == []
+    assert execution.buffers < 400

@@ -1,0 +1,288 @@
+"""Who may do what: the functions are the only way in, and each role has its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from disarray.control import events
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disarray.control.connections import Connection
+
+pytestmark = pytest.mark.postgres
+
+ROLES = ("disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+
+# Every function of the schema, and who may call it. Those without a caller are steps inside the others.
+MATRIX = """
+function                      agent  worker  operator  reader
+allow_file                    -      -       yes       -
+assert_subject_held           -      yes     -         -
+bind_instance                 -      -       yes       -
+blacklist_file                -      -       yes       -
+complete_item                 -      yes     -         -
+complete_items                -      yes     -         -
+drop_old_events               -      -       yes       -
+enqueue_file                  yes    yes     yes       -
+enqueue_files                 yes    yes     yes       -
+fail_item                     -      yes     -         -
+fetch_items                   -      yes     -         -
+list_files                    -      yes     yes       yes
+list_instances                -      yes     yes       yes
+list_migrations               yes    yes     yes       yes
+list_queue                    -      yes     yes       yes
+mark_dirty                    -      yes     -         -
+provision_event_partitions    -      yes     -         -
+queue_status                  -      yes     yes       yes
+reconcile_subject             -      yes     -         -
+register_instance             -      yes     -         -
+release_subject               -      yes     -         -
+renew_subjects                -      yes     -         -
+return_unknown_claims         -      yes     -         -
+call_turn                     -      -       -         -
+check_decision                -      -       -         -
+check_file_requests           -      -       -         -
+check_instance                -      -       -         -
+check_metadata                -      -       -         -
+check_outcome                 -      -       -         -
+check_patterns                -      -       -         -
+check_subject                 -      -       -         -
+check_uri                     -      -       -         -
+claim_items                   -      -       -         -
+clock                         -      -       -         -
+hold_subject                  -      -       -         -
+items_in_line                 -      -       -         -
+judge_known_files             -      -       -         -
+leave_idle_subject            -      -       -         -
+living_incarnation            -      -       -         -
+lock_claims                   -      -       -         -
+lock_files_of                 -      -       -         -
+matches_pattern               -      -       -         -
+merge_metadata                -      -       -         -
+merged_metadata               -      -       -         -
+merged_request                -      -       -         -
+next_subject                  -      -       -         -
+parse_reason                  -      -       -         -
+queue_open_ranges             -      -       -         -
+queue_requests                -      -       -         -
+reap_subjects                 -      -       -         -
+return_claim                  -      -       -         -
+set_turn                      -      -       -         -
+stronger_reason               -      -       -         -
+subjects_to_stay_on           -      -       -         -
+"""
+
+
+def allowed_callers() -> dict[str, set[str]]:
+    heading, *lines = (line.split() for line in MATRIX.strip().splitlines())
+    return {
+        function: {
+            f"disarray_{role}" for role, answer in zip(heading[1:], answers, strict=True) if answer == "yes"
+        }
+        for function, *answers in lines
+    }
+
+
+def calls_without_arguments(connection: Connection) -> dict[str, sql.Composed]:
+    """For every function, a call in which each argument is NULL of its type."""
+    rows = connection.execute(
+        """
+        select routine.proname, array(
+            select argument.type::regtype::text
+            from unnest(routine.proargtypes) with ordinality as argument (type, place)
+            order by argument.place
+        )
+        from pg_proc as routine
+        where routine.pronamespace = 'disarray'::regnamespace
+        """
+    ).fetchall()
+    return {
+        name: sql.SQL("select disarray.{}({})").format(
+            sql.Identifier(name), sql.SQL(", ").join(sql.SQL(f"null::{kind}") for kind in types)
+        )
+        for name, types in rows
+    }
+
+
+def relations(connection: Connection) -> list[tuple[str, str]]:
+    return connection.execute(
+        """
+        select relname, relkind::text
+        from pg_class
+        where relnamespace = 'disarray'::regnamespace and relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+        """
+    ).fetchall()
+
+
+def is_denied(connection: Connection, statement: sql.Composed) -> bool:
+    """Whether the privilege is missing; any other answer or refusal means that it is there."""
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(statement)
+    except psycopg.errors.InsufficientPrivilege:
+        return True
+    except psycopg.Error:
+        return False
+    return False
+
+
+def test_every_definer_function_is_safe_to_lend_its_rights(connection: Connection) -> None:
+    unsafe = connection.execute(
+        """
+        select
+            routine.oid::regprocedure::text,
+            routine.proconfig,
+            owner.rolname
+        from pg_proc as routine
+        inner join pg_roles as owner on routine.proowner = owner.oid
+        where
+            routine.pronamespace = 'disarray'::regnamespace
+            and routine.prosecdef
+            and (
+                not coalesce('search_path=disarray, pg_temp' = any(routine.proconfig), false)
+                or owner.rolcanlogin
+                or owner.rolsuper
+                or owner.rolcreaterole
+                or owner.rolcreatedb
+                or owner.rolbypassrls
+                or owner.rolreplication
+            )
+        """
+    ).fetchall()
+    assert unsafe == []
+
+
+def test_no_function_of_the_schema_is_open_to_public_or_owned_by_another_role(connection: Connection) -> None:
+    exposed = connection.execute(
+        """
+        select routine.oid::regprocedure::text, owner.rolname, routine.proacl::text
+        from pg_proc as routine
+        inner join pg_roles as owner on routine.proowner = owner.oid
+        where
+            routine.pronamespace = 'disarray'::regnamespace
+            and (
+                owner.rolname <> 'disarray_owner'
+                -- Without an access list the default holds, and that is EXECUTE for everybody.
+                or routine.proacl is null
+                or exists (select from aclexplode(routine.proacl) as entry where entry.grantee = 0)
+            )
+        """
+    ).fetchall()
+    assert exposed == []
+
+
+def test_definer_functions_and_those_with_a_caller_are_the_same(connection: Connection) -> None:
+    definers = connection.execute(
+        "select proname from pg_proc where pronamespace = 'disarray'::regnamespace and prosecdef"
+    ).fetchall()
+    assert {name for (name,) in definers} == {name for name, roles in allowed_callers().items() if roles}
+
+
+def test_the_matrix_names_every_function_once(connection: Connection) -> None:
+    rows = connection.execute(
+        "select proname from pg_proc where pronamespace = 'disarray'::regnamespace order by proname"
+    ).fetchall()
+    assert [name for (name,) in rows] == sorted(allowed_callers())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_can_call_its_own_functions_and_no_other(
+    role: str, connection: Connection, connect_as: Callable[..., Connection]
+) -> None:
+    session = connect_as(role)
+    callable_by_role = {
+        name for name, call in calls_without_arguments(connection).items() if not is_denied(session, call)
+    }
+    assert callable_by_role == {name for name, roles in allowed_callers().items() if role in roles}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_reaches_no_table_sequence_or_partition(
+    role: str, connection: Connection, connect_as: Callable[..., Connection]
+) -> None:
+    session = connect_as(role)
+    reached = []
+    for name, kind in relations(connection):
+        table = sql.Identifier("disarray", name)
+        if kind == "S":
+            attempts = [sql.SQL("select nextval({})"), sql.SQL("select setval({}, 1)")]
+            statements = [attempt.format(sql.Literal(f"disarray.{name}")) for attempt in attempts]
+            statements.append(sql.SQL("select last_value from {}").format(table))
+        else:
+            attempts = [
+                sql.SQL("select from {}"),
+                sql.SQL("insert into {} default values"),
+                sql.SQL("delete from {}"),
+                sql.SQL("truncate {}"),
+                sql.SQL("lock table {} in access share mode"),
+                sql.SQL("create temporary table copy (like {})"),
+            ]
+            statements = [attempt.format(table) for attempt in attempts]
+        reached += [(name, statement) for statement in statements if not is_denied(session, statement)]
+    assert reached == []
+
+
+def test_no_privilege_on_any_table_or_column_was_given_to_anybody(connection: Connection) -> None:
+    given = connection.execute(
+        """
+        select relation.relname, entry.grantee::regrole::text, entry.privilege_type
+        from pg_class as relation
+        cross join lateral aclexplode(relation.relacl) as entry
+        where
+            relation.relnamespace = 'disarray'::regnamespace
+            and entry.grantee <> 'disarray_owner'::regrole
+        union all
+        select attribute.attrelid::regclass::text, attribute.attname, attribute.attacl::text
+        from pg_attribute as attribute
+        inner join pg_class as relation on attribute.attrelid = relation.oid
+        where
+            relation.relnamespace = 'disarray'::regnamespace
+            and attribute.attacl is not null
+        """
+    ).fetchall()
+    assert given == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_cannot_add_to_the_schema_or_become_its_owner(
+    role: str, connect_as: Callable[..., Connection]
+) -> None:
+    session = connect_as(role)
+    assert is_denied(session, sql.SQL("create table disarray.mine ()").format())
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        session.execute("set role disarray_owner")
+
+
+def test_a_login_role_without_membership_reaches_nothing(
+    connection: Connection, connect_as: Callable[..., Connection]
+) -> None:
+    stranger = connect_as()
+    calls = calls_without_arguments(connection)
+    assert [name for name, call in calls.items() if not is_denied(stranger, call)] == []
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        stranger.execute("select disarray.queue_status()")
+
+
+def test_partitions_that_come_later_are_just_as_private(
+    connection: Connection, connect_as: Callable[..., Connection]
+) -> None:
+    worker = connect_as("disarray_worker")
+    before = {name for name, _ in relations(connection)}
+    assert events.provision_event_partitions(worker, months_ahead=5) > 0
+    added = {name for name, _ in relations(connection)} - before
+    assert added
+    for name in added:
+        owner = connection.execute(
+            "select relowner::regrole::text, relacl from pg_class where oid = %s::regclass",
+            (f"disarray.{name}",),
+        ).fetchone()
+        assert owner == ("disarray_owner", None)
+        for role in ROLES:
+            reader = connect_as(role)
+            assert is_denied(reader, sql.SQL("select from {}").format(sql.Identifier("disarray", name)))
