@@ -27,10 +27,9 @@ end
 $$;
 
 create schema if not exists disarray authorization disarray_owner;
+create schema if not exists telemetry authorization disarray_owner;
 set local role disarray_owner;
 comment on schema disarray is 'The control plane of disarray. Its functions are the way in; its tables are private.';
-
-create schema if not exists telemetry authorization disarray_owner;
 comment on schema telemetry is 'Derived numbers: how they are computed, and where people read them.';
 
 create table if not exists disarray.schema_migration (
