@@ -75,6 +75,7 @@ def test_event_time_is_the_first_column_that_is_a_stamp(shipped: Shipped) -> Non
     assert found.event_time == {"from": "time", "layouts": ["iso"]}
     assert found.columns["updated"] == {"type": "timestamp", "layouts": "iso"}
     assert not found.local_time
+    assert found.checks == ["'updated' is a stamp too; make sure that readings happened at 'time'"]
 
 
 def test_a_date_beside_a_time_is_joined(shipped: Shipped) -> None:

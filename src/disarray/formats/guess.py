@@ -207,6 +207,7 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         column: dict[str, object] = {"type": str(column_type(cells[name]))}
         if layouts:
             column = {"type": str(ColumnType.TIMESTAMP), "layouts": layouts[0]}
+            found.checks.append(which_stamp(name, times[0]))
         if own_name != name:
             column = {"from": name, **column}
         if unit:
@@ -217,6 +218,11 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         if not filled(cells[name]):
             found.checks.append(f"'{name}' is empty in the sample and is taken as text")
         found.columns[own_name] = column
+
+
+def which_stamp(other: str, chosen: str) -> str:
+    """What to ask a person where a file has several stamps."""
+    return f"'{other}' is a stamp too; make sure that readings happened at '{chosen}'"
 
 
 def _odd_cells(cells: Sequence[str], type_: object) -> int:

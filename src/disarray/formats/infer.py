@@ -32,7 +32,7 @@ _EPOCHS = {"epoch s": (1e8, 1e10), "epoch ms": (1e11, 1e13), "epoch us": (1e14, 
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _ISO_WITH_OFFSET = re.compile(r".*(Z|[+-]\d\d:?\d\d)", re.ASCII)
 _TIME_WORDS = re.compile(
-    r"time|date|stamp|zeit|datum|orario|heure|fecha|hora|epoch|when|clock", re.IGNORECASE
+    r"time|(?<!up)date|\bts\b|stamp|zeit|datum|orario|heure|fecha|hora|epoch|when|clock", re.IGNORECASE
 )
 _UNIT = re.compile(r"\s*[\[(]([^\[\]()]{1,15})[\])]\s*$")
 _SLASH_UNIT = re.compile(r"(?<=\w)/([A-Za-zµΩ°%][\w.²³]{0,7})$")
