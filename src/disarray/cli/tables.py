@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under headings."""
+    """Rows of text under headings; where all headings are empty, rows alone."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
 
     def plain(self) -> Iterable[str]:
         """One line per row, every column as wide as its widest value and nothing cut off."""
-        lines = [self.headings, *self.rows]
+        lines = [self.headings, *self.rows] if any(self.headings) else self.rows
         widths = [max(len(line[column]) for line in lines) for column in range(len(self.headings))]
         for line in lines:
             yield "  ".join(value.ljust(width) for value, width in zip(line, widths, strict=True)).rstrip()
@@ -34,7 +34,7 @@ class Table:
         from rich.table import Table as DrawnTable
         from rich.text import Text
 
-        drawn = DrawnTable(box=box.SIMPLE_HEAD, pad_edge=False)
+        drawn = DrawnTable(box=box.SIMPLE_HEAD, pad_edge=False, show_header=any(self.headings))
         for heading in self.headings:
             drawn.add_column(heading, overflow="fold")
         for row in self.rows:
