@@ -49,10 +49,9 @@ class Flow:
         before = len(worker.items)
         claimed = worker.claim(policy)
         if keeps_running:
-            finished, worker.items = worker.items[:before], worker.items
-            worker.items = finished
+            worker.items = worker.items[:before]
             worker.complete()
-            worker.items = list(claimed)
+            worker.items = claimed
         return {item.subject_key for item in claimed}
 
 
@@ -117,24 +116,22 @@ def test_no_subject_waits_longer_than_the_shares_of_all_others(
 def test_a_suspect_gets_its_turn_while_the_worker_stays_on_several_busy_subjects(
     stage: Stage, keeps_running: bool
 ) -> None:
-    flow = Flow(stage, worker_count=1)
+    flow, victim = Flow(stage, worker_count=1), stage.actor("Victim")
     [worker] = flow.workers
+    policy = FetchPolicy(limit=2, max_subjects=2, give_way_batches=3, give_way_seconds=3)
     flow.feed(["SUSPECT"])
-    worker.claim()
-    worker.items.clear()
-    worker.start()
-    policy = FetchPolicy(limit=2, max_subjects=2, give_way_batches=3, give_way_seconds=1)
-    flow.feed(["BUSY1"], files_each=5)
-    flow.stage.watcher.execute(
-        "update disarray.ingest_queue set available_at = available_at + interval '9 s' where crash_count > 0"
-    )
-    flow.stage.watcher.execute(
-        "update disarray.subject set next_turn_at = next_turn_at + interval '9 s' where subject_key = 'SUSPECT'"
-    )
+    victim.claim()
+    # One batch apart: there is no fetch at which both have had their share.
+    flow.feed(["BUSY1"], files_each=4)
+    flow.served(worker, policy, keeps_running=keeps_running)
+    flow.feed(["BUSY2"], files_each=4)
+    flow.served(worker, policy, keeps_running=keeps_running)
+    victim.items.clear()
+    victim.start()
     served: list[set[str]] = []
-    for _ in range(60):
+    for _ in range(15):
         flow.feed(["BUSY1", "BUSY2"], files_each=2)
-        flow.stage.advance(timedelta(seconds=1))
+        stage.advance(timedelta(seconds=1))
         served.append(flow.served(worker, policy, keeps_running=keeps_running))
     assert {"SUSPECT"} in served
 

@@ -306,6 +306,7 @@ def test_an_open_notification_to_a_stale_subject_holds_up_no_fetch(stage: Stage)
     stage.enqueue("file:///a", subject="TOOL01")
     stage.enqueue("file:///b", subject="TOOL02")
     agent, worker = stage.actor("Agent"), stage.actor("Worker01")
+    worker.start()
     stage.watcher.execute(
         """
         insert into disarray.subject (subject_key, first_seen_at) values ('STALE', disarray.clock());
@@ -315,7 +316,6 @@ def test_an_open_notification_to_a_stale_subject_holds_up_no_fetch(stage: Stage)
     )
     agent.begin()
     files.enqueue_file(agent.connection, "file:///new", "STALE")
-    worker.start()
     claim = stage.run(worker, worker.claim)
     assert claim.done(), "it waits for the notification to be committed"
     assert len(claim.result()) == 1
