@@ -181,7 +181,9 @@ def with_columns(spec: ReadSpec, **changes: Any) -> ReadSpec:
     return replace(spec, format=replace(spec.format, **changes))
 
 
-def parse(data: bytes, spec: ReadSpec, *, reason: ReadReason = ReadReason.QUIET) -> tuple[pa.Table, LineReader]:
+def parse(
+    data: bytes, spec: ReadSpec, *, reason: ReadReason = ReadReason.QUIET
+) -> tuple[pa.Table, LineReader]:
     """The readings of some bytes in file order, without a file; for properties with many examples."""
     sink = MemorySink()
     lines = LineReader(spec, ORIGIN, FragmentBuilder(spec, sink), latest_us=None)

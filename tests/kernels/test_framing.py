@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,7 +31,7 @@ def spell(item: Frame | OverlongLine) -> list[tuple[int, int, bytes]]:
 @given(st.binary(max_size=200).map(lambda data: data.replace(b"a", b"\n")), st.lists(st.integers(0, 200)))
 def test_any_cut_into_pieces_gives_the_same_lines(data: bytes, cuts: list[int]) -> None:
     edges = [0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]
-    pieces = [data[low:high] for low, high in zip(edges, edges[1:], strict=False)]
+    pieces = [data[low:high] for low, high in itertools.pairwise(edges)]
     lines, framer = frame(pieces, cap=len(data) + 1)
     whole = data.split(b"\n")
     assert [line for _, _, line in lines] == whole[:-1]

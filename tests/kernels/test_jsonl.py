@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from disarray.model.format import ColumnType, Source
 from tests.kernels.conftest import JSONL, column, parse, spec_of
 
-DEEP = column("deep", ColumnType.INT64).__class__(
-    name="deep", source=Source(("a.b",)), type=ColumnType.INT64
-)
+DEEP = column("deep", ColumnType.INT64).__class__(name="deep", source=Source(("a.b",)), type=ColumnType.INT64)
 SPEC = spec_of(column("value"), column("text", ColumnType.STRING), DEEP, fmt=JSONL)
 
 
@@ -21,7 +19,9 @@ def read(*lines: str) -> tuple[list[dict[str, object]], list[str]]:
 
 
 def test_keys_in_any_order_nested_ones_by_dotted_path_and_missing_ones_null() -> None:
-    found, rejected = read('{"a": {"b": 7}, "value": 1.5, "time": "2024-01-01"}', "", '{"time": "2024-01-01"}')
+    found, rejected = read(
+        '{"a": {"b": 7}, "value": 1.5, "time": "2024-01-01"}', "", '{"time": "2024-01-01"}'
+    )
     assert [(row["value"], row["deep"], row["text"]) for row in found] == [(1.5, 7, None), (None, None, None)]
     assert rejected == []
 
@@ -49,9 +49,18 @@ def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_stay(line: st
     assert (len(found), rejected) == (2, [reason])
 
 
-@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.text("aß\\\"é\t", min_size=1, max_size=5)), max_size=10))
+@given(
+    st.lists(
+        st.tuples(
+            st.floats(allow_nan=False, allow_infinity=False), st.text('aß\\"é\t', min_size=1, max_size=5)
+        ),
+        max_size=10,
+    )
+)
 def test_any_table_written_as_json_and_read_back_is_equal(table: list[tuple[float, str]]) -> None:
-    found, rejected = read(*[json.dumps({"time": "2024-01-01", "value": value, "text": text}) for value, text in table])
+    found, rejected = read(
+        *[json.dumps({"time": "2024-01-01", "value": value, "text": text}) for value, text in table]
+    )
     assert rejected == []
     assert [(row["value"], row["text"]) for row in found] == [
         (value + 0.0, text.strip(" \t") or None) for value, text in table

@@ -42,12 +42,20 @@ def test_the_root_itself_may_be_reached_through_a_link(root: Path, tmp_path: Pat
         pytest.param(lambda root: root / "deep" / ".." / ".." / "secret.csv", id="dots"),
         pytest.param(lambda root: root, id="the root itself"),
         pytest.param(lambda root: root / "deep", id="a directory"),
-        pytest.param(lambda root: Path(f"{root}-twin/file.csv"), id="a sibling with the root's name in front"),
+        pytest.param(
+            lambda root: Path(f"{root}-twin/file.csv"), id="a sibling with the root's name in front"
+        ),
         pytest.param(lambda root: root / "deep" / "new\nline.csv", id="a newline in the name"),
         pytest.param(lambda root: f"{root}/deep/nul\0.csv", id="a NUL in the name"),
-        pytest.param(lambda root: _link(root / "link.csv", root.parent / "secret.csv"), id="a link out of the root"),
-        pytest.param(lambda root: _link(root / "link.csv", root / "deep" / "file.csv"), id="a link within the root"),
-        pytest.param(lambda root: _link(root / "way", root.parent) / "secret.csv", id="a linked folder on the way"),
+        pytest.param(
+            lambda root: _link(root / "link.csv", root.parent / "secret.csv"), id="a link out of the root"
+        ),
+        pytest.param(
+            lambda root: _link(root / "link.csv", root / "deep" / "file.csv"), id="a link within the root"
+        ),
+        pytest.param(
+            lambda root: _link(root / "way", root.parent) / "secret.csv", id="a linked folder on the way"
+        ),
         pytest.param(lambda root: _fifo(root / "pipe.csv"), id="a FIFO that nobody writes to"),
     ],
 )
@@ -85,11 +93,11 @@ def test_a_vanished_file_is_not_called_unsafe(root: Path) -> None:
 
 
 def test_no_descriptor_is_left_open_by_a_refusal(root: Path) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
         with pytest.raises(UnsafePathError):
             content(root / "deep", root)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def _link(path: Path, target: Path) -> Path:

@@ -36,7 +36,9 @@ def test_rows_keep_their_number_as_position_and_bad_ones_are_rejected(desk: Desk
     write(desk, count=[1, 2, 3], time=[START, None, START], value=[1.5, 2.0, float("nan")])
     outcome = desk.read()
     assert desk.readings is not None
-    assert [(row["_position"], row["value"], row["count"]) for row in desk.readings.to_pylist()] == [(0, 1.5, 1)]
+    assert [(row["_position"], row["value"], row["count"]) for row in desk.readings.to_pylist()] == [
+        (0, 1.5, 1)
+    ]
     assert outcome.rejects_by_reason == {RejectReason.BAD_TIME: 1, RejectReason.NONFINITE: 1}
 
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from disarray.kernels.outcome import ReadOutcome
 
 
-def read_in_ranges(desk: Desk, range_bytes: int, reason: ReadReason = ReadReason.NOTIFICATION) -> ReadOutcome | None:
+def read_in_ranges(
+    desk: Desk, range_bytes: int, reason: ReadReason = ReadReason.NOTIFICATION
+) -> ReadOutcome | None:
     """Read as several tasks would, each with a writer of its own; None where one read is called for."""
     request = desk.request(reason)
     plan = split_ranges(request, range_bytes=range_bytes)
@@ -49,7 +51,12 @@ text = st.lists(
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80)
-@given(pieces=text, range_bytes=st.sampled_from([256, 512, 1024]), known=st.integers(0, 4000), quiet=st.booleans())
+@given(
+    pieces=text,
+    range_bytes=st.sampled_from([256, 512, 1024]),
+    known=st.integers(0, 4000),
+    quiet=st.booleans(),
+)
 def test_any_split_into_ranges_gives_the_outcome_of_one_read(
     pieces: list[bytes],
     range_bytes: int,
@@ -99,7 +106,11 @@ def test_only_the_part_after_the_seam_is_shared_out(desk: Desk, small_blocks: No
 @pytest.mark.parametrize(
     ("name", "data", "zone"),
     [
-        ("another header mid-file", HEADER + lines(0, 40) + b"value,time\n1,2024-01-01\n" + lines(0, 40), "UTC"),
+        (
+            "another header mid-file",
+            HEADER + lines(0, 40) + b"value,time\n1,2024-01-01\n" + lines(0, 40),
+            "UTC",
+        ),
         (
             "a repeated local hour",
             HEADER + b"2023-10-29 02:30,1\n" * 20 + b"2023-10-29 02:20,1\n" * 20,

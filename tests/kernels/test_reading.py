@@ -165,7 +165,9 @@ def test_readings_in_the_future_are_rejected_by_the_given_clock(desk: Desk) -> N
         (RejectLimits(max_share=0.4), ReadStatus.FAILED),
     ],
 )
-def test_a_file_with_too_many_rejects_fails_as_a_whole(desk: Desk, limits: RejectLimits, status: ReadStatus) -> None:
+def test_a_file_with_too_many_rejects_fails_as_a_whole(
+    desk: Desk, limits: RejectLimits, status: ReadStatus
+) -> None:
     desk.spec = replace(desk.spec, reject_limits=limits)
     assert desk.write(HEADER + lines(0, 2) + b"bad\nworse\n").read().status is status
 
@@ -226,7 +228,17 @@ pieces = st.lists(
     st.one_of(
         st.integers(0, 200).map(lambda at: lines(at, at + 3)),
         st.sampled_from(
-            [b"", b"\n", b"junk\n", b"value,time\n", b"1,2024-01-01\n", HEADER, b"x" * 300 + b"\n", b"half a li", b"ne\n"]
+            [
+                b"",
+                b"\n",
+                b"junk\n",
+                b"value,time\n",
+                b"1,2024-01-01\n",
+                HEADER,
+                b"x" * 300 + b"\n",
+                b"half a li",
+                b"ne\n",
+            ]
         ),
     ),
     max_size=12,
@@ -257,7 +269,10 @@ def test_any_split_into_growth_steps_gives_the_readings_and_the_fingerprint_of_o
 
 
 @PLAN
-@given(changes=st.lists(st.tuples(st.integers(0, 3000), st.sampled_from(b"0195,\nx")), max_size=4), keep=st.integers(0, 3000))
+@given(
+    changes=st.lists(st.tuples(st.integers(0, 3000), st.sampled_from(b"0195,\nx")), max_size=4),
+    keep=st.integers(0, 3000),
+)
 def test_any_rewrite_of_a_file_ends_with_the_readings_of_one_read(
     changes: list[tuple[int, int]], keep: int, tmp_path_factory: pytest.TempPathFactory, small_blocks: None
 ) -> None:
@@ -311,7 +326,8 @@ def test_appending_a_megabyte_to_200_reads_and_hashes_little_more_than_that(tmp_
     with desk.path.open("ab") as stream:
         stream.write(appended)
     grown = desk.read()
-    # The first, the last and the sampled blocks are compared; the last one is hashed again, grown; and the head.
+    # The first, the last and the sampled blocks are compared; the last one is hashed again, grown; and the
+    # head.
     few_blocks = (2 + SAMPLED_BLOCKS + 1) * BLOCK_BYTES + 4096
     assert grown.change is Change.GROWN
     assert grown.cost.bytes_hashed <= len(appended) + few_blocks

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -9,11 +10,20 @@ from hypothesis import strategies as st
 
 from disarray.errors import ConfigError
 from disarray.kernels.zones import END_EVENT_US, FIRST_EVENT_US, load_zone, pinned_zone
-from disarray.model.fingerprints import FoldMark
+
+if TYPE_CHECKING:
+    from disarray.model.fingerprints import FoldMark
 
 BERLIN = "Europe/Berlin"
 EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001 - local stamps are naive by nature
-ZONES = (BERLIN, "America/St_Johns", "Africa/Casablanca", "Australia/Lord_Howe", "Asia/Kathmandu", "Europe/Dublin")
+ZONES = (
+    BERLIN,
+    "America/St_Johns",
+    "Africa/Casablanca",
+    "Australia/Lord_Howe",
+    "Asia/Kathmandu",
+    "Europe/Dublin",
+)
 
 
 def local(text: str) -> int:
@@ -26,7 +36,9 @@ def utc(*texts: str, folds: tuple[FoldMark, ...] = ()) -> tuple[list[str], tuple
     return [str(EPOCH + timedelta(microseconds=us))[11:16] for us in stamps.tolist()], after
 
 
-@given(st.sampled_from(ZONES), st.lists(st.integers(FIRST_EVENT_US, END_EVENT_US - 1), min_size=1, max_size=20))
+@given(
+    st.sampled_from(ZONES), st.lists(st.integers(FIRST_EVENT_US, END_EVENT_US - 1), min_size=1, max_size=20)
+)
 def test_every_instant_survives_the_way_to_local_time_and_back(name: str, instants: list[int]) -> None:
     zone, table = pinned_zone(name), load_zone(name)
     for instant in instants:
@@ -37,12 +49,24 @@ def test_every_instant_survives_the_way_to_local_time_and_back(name: str, instan
 
 
 def test_a_repeated_hour_is_the_earlier_one_until_time_runs_backwards() -> None:
-    stamps = ("2023-10-29 01:50", "2023-10-29 02:10", "2023-10-29 02:50", "2023-10-29 02:10", "2023-10-29 02:50")
+    stamps = (
+        "2023-10-29 01:50",
+        "2023-10-29 02:10",
+        "2023-10-29 02:50",
+        "2023-10-29 02:10",
+        "2023-10-29 02:50",
+    )
     assert utc(*stamps)[0] == ["23:50", "00:10", "00:50", "01:10", "01:50"]
 
 
 def test_what_is_known_of_a_repeated_hour_is_carried_to_the_next_part_of_the_file() -> None:
-    stamps = ["2023-10-29 02:10", "2023-10-29 02:50", "2023-10-29 02:20", "2023-10-29 02:40", "2023-10-29 03:00"]
+    stamps = [
+        "2023-10-29 02:10",
+        "2023-10-29 02:50",
+        "2023-10-29 02:20",
+        "2023-10-29 02:40",
+        "2023-10-29 03:00",
+    ]
     whole, _ = utc(*stamps)
     for cut in range(len(stamps)):
         first, folds = utc(*stamps[:cut])

@@ -57,7 +57,12 @@ def test_the_stored_form_stays_small_for_a_big_file() -> None:
     header = tuple(f"column {at}" for at in range(40))
     state = ParserState(phase=Phase.BODY, header=header)
     points = tuple(
-        Checkpoint(offset=at << 22, line=at * 90_000 + at % 7, counts=LineCounts(at * 90_000, at * 90_000), state=state)
+        Checkpoint(
+            offset=at << 22,
+            line=at * 90_000 + at % 7,
+            counts=LineCounts(at * 90_000, at * 90_000),
+            state=state,
+        )
         for at in range(1, 512)
     )
     fingerprint = Fingerprint(

@@ -44,8 +44,8 @@ class ArrowRowReader:
     def read(self, data: bytes, lines: int) -> ArrowRows | None:
         """Read so many lines; None if Arrow did not see each of them as one row, and the lines must be taken apart.
 
-        A row is never less than a line (stray carriage returns have been set aside), so equal counts mean that row
-        i is line i. An open quote makes a row of several lines, and the counts differ.
+        A row is never less than a line (stray carriage returns have been set aside), so equal counts mean
+        that row i is line i. An open quote makes a row of several lines, and the counts differ.
         """
         invalid: list[int] = []
         table = self._read_typed(data, invalid)

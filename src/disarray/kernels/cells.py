@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 def split_line(text: str, fmt: Format) -> list[str]:
     """Cut one line at the delimiter.
 
-    A quote opens a cell only as its first character; elsewhere it is ordinary text (5" pipe). What follows a closing
-    quote belongs to the cell. A quote that is still open at the end of the line rejects the line: line breaks inside
-    cells are not supported, since a reader that starts mid-file could not tell them from ends of lines.
+    A quote opens a cell only as its first character; elsewhere it is ordinary text (5" pipe). What follows a
+    closing quote belongs to the cell. A quote that is still open at the end of the line rejects the line:
+    line breaks inside cells are not supported, since a reader that starts mid-file could not tell them from
+    ends of lines.
     """
     if not fmt.quote or fmt.quote not in text:
         return text.split(fmt.delimiter)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 _MAGICS = ((b"\x1f\x8b", Compression.GZIP), (b"\x28\xb5\x2f\xfd", Compression.ZSTD))
 _ZIP = b"PK\x03\x04"
-# No instrument's text shrinks two-hundredfold; a bomb does. Below the floor the ratio of a short file means nothing.
+# No instrument's text shrinks two-hundredfold; a bomb does. Below the floor the ratio of a short file means
+# nothing.
 _MAX_RATIO = 200
 _RATIO_FLOOR_BYTES = 64 << 20
 _OUTPUT_BYTES = 1 << 20
@@ -48,8 +49,8 @@ class Unpacker:
     def unpack(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the unpacked bytes; `truncated` is set if the stream ends before its own end mark.
 
-        Damage inside the stream fails the file: what follows a wrong byte cannot be trusted. A missing end does
-        not: what came before it is whole, and the rest may still be on its way.
+        Damage inside the stream fails the file: what follows a wrong byte cannot be trusted. A missing end
+        does not: what came before it is whole, and the rest may still be on its way.
         """
         buffer = bytearray()
         for piece in self._members(pieces):

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 # So much is held in memory before fragments are cut from it.
 _FLUSH_BYTES = 32 << 20
-# Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen length.
+# Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
+# length.
 _MAX_FRAGMENTS_PER_FILE = 20_000
 
 
@@ -233,7 +234,10 @@ class _HashedFile:
 
     def __init__(self, path: str) -> None:
         # Exclusive: two tasks that were given one name must not write into each other's file.
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        try:
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        except OSError as error:
+            raise FragmentWriteError(f"{path}: {error.strerror}") from error
         self._path = path
         self._hasher = blake3()
         self._size = 0

@@ -1,7 +1,8 @@
 """Cut bytes into lines at C speed, with every line accounted for and no line ever held beyond its cap.
 
-A line is what ends in a newline byte, whatever quotes stand in it: a cell with a line break in it is two damaged
-lines. Only so do lines mean the same from every starting point, which growth and byte ranges depend on.
+A line is what ends in a newline byte, whatever quotes stand in it: a cell with a line break in it is two
+damaged lines. Only so do lines mean the same from every starting point, which growth and byte ranges depend
+on.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One JSON object a line to typed rows.
 
-Read one by one: exactness here is worth more than speed, and numbers keep the text they were written in, so that a
-value means the same as it would in a delimited file.
+Read one by one: exactness here is worth more than speed, and numbers keep the text they were written in, so
+that a value means the same as it would in a delimited file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from disarray.kernels.rejects import RejectReason, RowRejected
 from disarray.kernels.times import parse_stamp
 from disarray.kernels.values import is_null, read_value
 from disarray.model.fingerprints import ParserState, Phase
-from disarray.model.format import Format
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
     from disarray.kernels.framing import Frame
     from disarray.kernels.rejects import RejectLog
+    from disarray.model.format import Format
     from disarray.model.read_spec import ReadSpec
 
 _ABSENT = ""

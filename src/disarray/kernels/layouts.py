@@ -14,8 +14,10 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 SECOND_US = 1_000_000
 DAY_US = 86_400 * SECOND_US
 
-_MONTHS = ("january", "february", "march", "april", "may", "june", "july", "august", "september")
-_MONTHS += ("october", "november", "december")
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
 _NUMBER_OF_MONTH = {name[:width]: index + 1 for index, name in enumerate(_MONTHS) for width in (3, len(name))}
 _OFFSET = r"(?P<offset>Z|(?P<sign>[+-])(?P<offset_hour>\d{2})(?::?(?P<offset_minute>\d{2}))?)"
 _DIRECTIVES = {
@@ -27,7 +29,8 @@ _DIRECTIVES = {
     "I": r"(?P<half_hour>\d{1,2})",
     "M": r"(?P<minute>\d{1,2})",
     "S": r"(?P<second>\d{1,2})",
-    # Digits beyond the microsecond are cut off, not rounded: order survives, no second overflows into the next.
+    # Digits beyond the microsecond are cut off, not rounded: order survives, no second overflows into the
+    # next.
     "f": r"(?P<fraction>\d{1,9})",
     "p": r"(?P<half>[AaPp][Mm])",
     "b": r"(?P<month_name>" + "|".join(sorted({name[:3] for name in _MONTHS})) + ")",
@@ -43,8 +46,10 @@ _ISO = (
     r"(?:[T ](?P<hour>\d{2})(?::(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,](?P<fraction>\d{1,9}))?)?)?"
     rf"{_OFFSET}?)?"
 )
-NUMERIC_GROUPS = ("year", "short_year", "month", "day", "hour", "half_hour", "minute", "second")
-NUMERIC_GROUPS += ("fraction", "offset_hour", "offset_minute")
+_NUMERIC_GROUPS = (
+    *("year", "short_year", "month", "day", "hour", "half_hour", "minute", "second"),
+    *("offset_hour", "offset_minute"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +95,7 @@ def exact_stamp(text: str, layout: TimeLayout) -> Stamp | None:
     if match is None:
         return None
     constants = text_constants(match)
-    numbers = {name: int(match[name]) for name in NUMERIC_GROUPS if _has(match, name) and name != "fraction"}
+    numbers = {name: int(match[name]) for name in _NUMERIC_GROUPS if _has(match, name)}
     hour = numbers.get("hour", 0)
     if "half_hour" in numbers:
         if not 1 <= numbers["half_hour"] <= 12:

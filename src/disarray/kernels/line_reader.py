@@ -46,7 +46,8 @@ class LineReader:
         self._builder = builder
         self._latest_us = latest_us
         self._framer = Framer(start.offset, start.line, spec.format.max_line_bytes)
-        self._parser: LineParser = _PARSERS[spec.format.kind](spec, start.state)
+        is_json = spec.format.kind is FileKind.JSONL
+        self._parser: LineParser = (JsonLinesParser if is_json else DelimitedParser)(spec, start.state)
         self._counts = LineCounts()
         self._first_us = start.first_us
         self._last_us = start.last_us
@@ -147,6 +148,3 @@ class LineReader:
             blank=counts[Disposition.BLANK],
             preamble=counts[Disposition.PREAMBLE],
         )
-
-
-_PARSERS = {FileKind.DELIMITED: DelimitedParser, FileKind.JSONL: JsonLinesParser}

@@ -1,7 +1,7 @@
 """Text to numbers, twice: whole columns through Arrow, and one cell exactly as the rule says.
 
-Whatever the column way accepts, the exact way accepts with the same bits; the column way only refuses more. That is
-what makes the result independent of which lines happen to stand beside each other.
+Whatever the column way accepts, the exact way accepts with the same bits; the column way only refuses more.
+That is what makes the result independent of which lines happen to stand beside each other.
 """
 
 from __future__ import annotations

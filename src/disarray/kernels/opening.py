@@ -20,9 +20,9 @@ _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 def open_beneath(path: str, roots: Sequence[str]) -> int:
     """Return a descriptor of a regular file beneath one of the roots; raise `UnsafePathError` for anything else.
 
-    The roots themselves may be reached through links, which are the operator's own. Below a root every step is
-    opened relative to the one before and never follows a link, so a swap between look and open changes nothing.
-    `FileNotFoundError` passes through: a vanished file is not an unsafe one.
+    The roots themselves may be reached through links, which are the operator's own. Below a root every step
+    is opened relative to the one before and never follows a link, so a swap between look and open changes
+    nothing. `FileNotFoundError` passes through: a vanished file is not an unsafe one.
     """
     if any(character in path for character in "\n\r\0"):
         raise UnsafePathError(f"{path!r}: a line break or NUL in a file name is refused; rename the file")

@@ -40,7 +40,8 @@ def digest_table(table: pa.Table) -> str:
         if column.null_count:
             for chunk in column.chunks:
                 hasher.update(chunk.is_null().to_numpy(zero_copy_only=False).view(np.uint8))
-        # Part by part (all lengths, then all text), so that the digest does not depend on how a column is chunked.
+        # Part by part (all lengths, then all text), so that the digest does not depend on how a column is
+        # chunked.
         for part in zip(*map(_plain_buffers, column.chunks), strict=True):
             for buffer in part:
                 hasher.update(buffer)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.kernels.blocks import ReadCost
 from disarray.model.dataset import OnShrink, Reread
-from disarray.model.fingerprints import LineCounts
+from disarray.model.fingerprints import NO_LINES, LineCounts
 from disarray.model.seam import Change, Replacement
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ class ReadOutcome:
     """The result of one read.
 
     Of the old version's readings those at positions before `seam_position` stay, and all of them where
-    `replacement` is a new generation; `fragments` hold the rest. `counts` are of the lines read now, the totals of
-    the file are in the fingerprint. `message` is one line, for failures and for what an operator should know.
+    `replacement` is a new generation; `fragments` hold the rest. `counts` are of the lines read now, the
+    totals of the file are in the fingerprint. `message` is one line, for failures and for what an operator
+    should know.
     """
 
     path: str
@@ -99,7 +100,7 @@ class ReadOutcome:
     change: Change = Change.NEW
     replacement: Replacement = Replacement.REPLACES
     seam_position: int = 0
-    counts: LineCounts = LineCounts()
+    counts: LineCounts = NO_LINES
     fingerprint: Fingerprint | None = None
     fragments: tuple[Fragment, ...] = ()
     rejects: tuple[Reject, ...] = ()

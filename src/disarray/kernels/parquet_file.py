@@ -21,7 +21,7 @@ from disarray.kernels.readings import count_dispositions, place_in_time
 from disarray.kernels.rejects import RejectLog, RejectReason
 from disarray.kernels.stretches import Stretch, greatest, least
 from disarray.kernels.times import StampColumn, parse_stamps
-from disarray.model.fingerprints import Checkpoint, FoldMark, LineCounts, Tail
+from disarray.model.fingerprints import NO_LINES, Checkpoint, FoldMark, LineCounts, Tail
 from disarray.model.format import EVENT_US, ColumnType
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class _RowReader:
     request: ReadRequest
     builder: FragmentBuilder
     log: RejectLog = field(default_factory=RejectLog)
-    counts: LineCounts = LineCounts()
+    counts: LineCounts = NO_LINES
     folds: tuple[FoldMark, ...] = ()
     first_us: int | None = None
     last_us: int | None = None

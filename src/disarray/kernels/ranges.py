@@ -1,9 +1,9 @@
 """A big file in several byte ranges, read by several tasks, with the result of one read.
 
-A range takes the lines that start in it. Header and preamble come from the head of the file; line numbers are
-counted from the range's own start and shifted when the ranges are joined. Three things can make a line depend on what
-stands before its range: another header mid-file, a repeated local hour, and a line longer than a stride. Joining finds
-them out, and the file is read again in one piece: rare, and never wrong.
+A range takes the lines that start in it. Header and preamble come from the head of the file; line numbers
+are counted from the range's own start and shifted when the ranges are joined. Three things can make a line
+depend on what stands before its range: another header mid-file, a repeated local hour, and a line longer
+than a stride. Joining finds them out, and the file is read again in one piece: rare, and never wrong.
 """
 
 from __future__ import annotations

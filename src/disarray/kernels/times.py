@@ -1,7 +1,8 @@
 """Whole columns of stamps to microseconds, without a Python step per row.
 
-Stamps are grouped by shape (every digit replaced by 0). A layout sees only digits and fixed characters, so one match
-against the shape says for all rows of the group where year, month and so on stand; the rest is integer arithmetic.
+Stamps are grouped by shape (every digit replaced by 0). A layout sees only digits and fixed characters, so
+one match against the shape says for all rows of the group where year, month and so on stand; the rest is
+integer arithmetic.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pyarrow as pa
 
 from disarray.kernels.layouts import (
     DAY_US,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Sequence
 
+    import pyarrow as pa
     from numpy.typing import NDArray
 
 # A column of honest stamps has a handful of shapes; rows of further shapes take the exact way.
@@ -97,8 +98,8 @@ def _parse_numeric(
 ) -> None:
     values = numbers.column_of_floats(text)
     seconds = values.fill_null(np.nan).to_numpy(zero_copy_only=False)
-    # The float times the unit, rounded half to even: exactly what one row does, and exact to the microsecond for
-    # any stamp with up to six digits after the point.
+    # The float times the unit, rounded half to even: exactly what one row does, and exact to the microsecond
+    # for any stamp with up to six digits after the point.
     scaled = seconds * layout.unit.microseconds
     fits = ~column.ok & (np.abs(scaled) < _MAX_US)
     column.us[fits] = np.rint(scaled[fits]).astype(np.int64) + _origin(layout, start_us)

@@ -42,8 +42,9 @@ class ZoneTable:
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None, tuple[FoldMark, ...]]:
         """Return UTC, a mask of stamps in a spring gap (None if there are none), and the fold marks after them.
 
-        A repeated stamp counts as the earlier one until the file's time runs backwards within the repeated hour,
-        and as the later one from there on; `folds` carries that knowledge from one part of a file to the next.
+        A repeated stamp counts as the earlier one until the file's time runs backwards within the repeated
+        hour, and as the later one from there on; `folds` carries that knowledge from one part of a file to
+        the next.
         """
         utc_us, in_gap = self.earlier(local_us)
         if len(local_us) and self.is_ambiguous(local_us):

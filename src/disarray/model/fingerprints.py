@@ -15,8 +15,9 @@ from disarray.errors import FingerprintError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-# One block is what a probe reads; one stride is what a re-read of a changed block costs at least. Measured: pyarrow
-# parses 4 MiB at a time a quarter faster than 1 MiB, and five probes of 1 MiB are cheap on any share.
+# One block is what a probe reads; one stride is what a re-read of a changed block costs at least. Measured:
+# pyarrow parses 4 MiB at a time a quarter faster than 1 MiB, and five probes of 1 MiB are cheap on any
+# share.
 BLOCK_BYTES = 1 << 20
 STRIDE_BYTES = 4 * BLOCK_BYTES
 HASH_BYTES = 16
@@ -62,6 +63,9 @@ class LineCounts:
         return self.seen == self.kept + self.rejected + self.blank + self.preamble + self.waiting
 
 
+NO_LINES = LineCounts()
+
+
 @dataclass(frozen=True, slots=True)
 class FoldMark:
     """How far a file has come through one repeated local hour: `later` once its time ran backwards there."""
@@ -87,7 +91,7 @@ class Checkpoint:
 
     offset: int = 0
     line: int = 1
-    counts: LineCounts = LineCounts()
+    counts: LineCounts = NO_LINES
     first_us: int | None = None
     last_us: int | None = None
     state: ParserState = ParserState()
@@ -101,8 +105,9 @@ class Fingerprint:
     """One version of a file: block hashes of its bytes, and the parser's state along the way.
 
     `checkpoints[k]` is the last line start at or before `(k + 1) * STRIDE_BYTES`; `end` is the start of the
-    unterminated last line, or the end of the file. Offsets are those of the decompressed bytes, hashes those of
-    the bytes on disk; the two differ only where `compression` is set, and then any change reads the file anew.
+    unterminated last line, or the end of the file. Offsets are those of the decompressed bytes, hashes those
+    of the bytes on disk; the two differ only where `compression` is set, and then any change reads the file
+    anew.
     """
 
     size: int
@@ -143,7 +148,7 @@ def _to_plain(fingerprint: Fingerprint) -> dict[str, Any]:
     states = list(dict.fromkeys(point.state for point in points))
     index_of = {state: index for index, state in enumerate(states)}
     # Numbers as differences to the point before: they compress far better than absolutes.
-    rows = [_difference(before, after) + [index_of[after.state]] for before, after in pairwise(points)]
+    rows = [[*_difference(before, after), index_of[after.state]] for before, after in pairwise(points)]
     return {
         "layout": _LAYOUT,
         "size": fingerprint.size,

@@ -61,10 +61,11 @@ def locate_seam(
 ) -> Seam:
     """Find the seam of a file that is now `size` bytes long.
 
-    `is_same(block)` reads and hashes one stored block's extent; it is asked for as few blocks as the rule allows.
-    A grown file is asked for its first block, its last and a few sampled ones, unless `thorough`; a change deep in
-    the prefix of a growing file is therefore found at the latest by the thorough check of the quiet file. A file
-    that did not grow is always checked whole: nothing cheaper can tell a rewrite in place.
+    `is_same(block)` reads and hashes one stored block's extent; it is asked for as few blocks as the rule
+    allows. A grown file is asked for its first block, its last and a few sampled ones, unless `thorough`; a
+    change deep in the prefix of a growing file is therefore found at the latest by the thorough check of the
+    quiet file. A file that did not grow is always checked whole: nothing cheaper can tell a rewrite in
+    place.
     """
     differing = _first_difference(stored, size, is_same=is_same, thorough=thorough)
     if differing is None:
@@ -116,7 +117,8 @@ def _first_difference(
         if not differing:
             return None
         if differing == [last]:
-            # An instrument that amends its tail: the blocks before it were sampled, so walking left is enough.
+            # An instrument that amends its tail: the blocks before it were sampled, so walking left is
+            # enough.
             first = last
             while first > 0 and not is_same(first - 1):
                 first -= 1
