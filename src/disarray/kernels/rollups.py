@@ -11,6 +11,7 @@ import pyarrow as pa
 from disarray.errors import FoldOverflowError
 from disarray.kernels.accumulation import accumulate, leaves_range
 from disarray.kernels.buckets import buckets_over
+from disarray.kernels.texts import same_text
 from disarray.model.rollups import AggregateFunction
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ def roll_up(series: Series, rollup: Rollup, segment: Segment) -> pa.Table:
     count = len(groups.channel)
     shared: dict[str, Any] = {
         "segment_start_us": np.full(count, segment.start_us),
-        "rollup": pa.repeat(rollup.name, count),
+        "rollup": same_text(rollup.name, count),
         "channel": series.channel_names(groups.channel),
         "bucket_start_us": buckets.edges[groups.bucket],
         "bucket_end_us": buckets.edges[groups.bucket + 1],
-        "label": pa.array(buckets.labels, pa.string()).take(pa.array(groups.bucket)),
+        "label": buckets.labels.take(pa.array(groups.bucket)),
     }
     tables = []
     for aggregate in rollup.aggregates:
-        own = {"aggregate": pa.repeat(aggregate.name, count), **_parts(series, rollup, aggregate, groups)}
+        own = {"aggregate": same_text(aggregate.name, count), **_parts(series, rollup, aggregate, groups)}
         columns = shared | own
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(count, field.type)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from disarray.kernels.texts import value_texts
+from disarray.kernels.texts import same_text, value_texts
 from disarray.model.format import ColumnType
 from disarray.model.metrics import MetricKind
 
@@ -73,7 +74,7 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
     columns: dict[str, Any] = {
         "segment_start_us": np.full(len(picked), segment_start_us),
         "channel": series.channel_names(channel),
-        "metric": pa.repeat(metric.name, len(picked)),
+        "metric": same_text(metric.name, len(picked)),
         "piece": piece,
         "readings": end - begin,
         "first_reading_us": series.event_us[begin],
@@ -83,8 +84,8 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
         "last_us": _picked(point_us, end_point - 1, empty),
         "first_break": _texts(breaks, point_rows, first_point, empty),
         "last_break": _texts(breaks, point_rows, end_point - 1, empty),
-        "first_reset_key": pa.array(value_texts(resets, begin), pa.string()),
-        "last_reset_key": pa.array(value_texts(resets, end - 1), pa.string()),
+        "first_reset_key": value_texts(resets, begin),
+        "last_reset_key": value_texts(resets, end - 1),
     }
     kind, other = ("int", "float") if metric.type is ColumnType.INT64 else ("float", "int")
     total = _picked(fold.locals, end_point - 1, empty)
@@ -108,8 +109,6 @@ def _picked(values: NDArray[Any], places: NDArray[np.int64], absent: NDArray[np.
 def _texts(
     columns: list[Any], rows: NDArray[np.int64], places: NDArray[np.int64], absent: NDArray[np.bool_]
 ) -> pa.Array[Any]:
-    there = np.flatnonzero(~absent)
-    texts: list[str | None] = [None] * len(places)
-    for index, text in zip(there.tolist(), value_texts(columns, rows[places[there]]), strict=True):
-        texts[index] = text
-    return pa.array(texts, pa.string())
+    # Where there is no point, any row will do: its text is not kept.
+    texts = value_texts(columns, rows[np.where(absent, 0, places)]) if len(rows) else value_texts([], places)
+    return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts) if columns else texts
