@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.errors import FoldOverflowError
-from disarray.kernels.accumulation import accumulate, leaves_range
+from disarray.kernels.accumulation import totals
 from disarray.kernels.buckets import buckets_over
 from disarray.kernels.texts import same_text
 from disarray.model.rollups import AggregateFunction
@@ -98,7 +98,7 @@ def _group(series: Series, buckets: Buckets) -> _Groups:
     if len(series.channels) * len(edges) <= series.rows:
         # Few buckets: look up the edges among the readings of each channel.
         cuts = [
-            start + np.searchsorted(series.event_us[start:end], edges[:-1])
+            start + series.event_us[start:end].searchsorted(edges[:-1])
             for start, end in zip(series.starts[:-1].tolist(), series.starts[1:].tolist(), strict=True)
         ]
         begins = np.concatenate([*cuts, [series.rows]]).astype(np.int64)
@@ -167,10 +167,10 @@ def _sums(
     values: NDArray[Any], held: _GroupPoints, series: Series, rollup: Rollup, aggregate: Aggregate
 ) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        folded = accumulate(np.add, values, held.firsts)
-        if leaves_range(values, folded, held.firsts).any():
+        sums, failed = totals(values, held.firsts)
+        if failed.any():
             raise FoldOverflowError(
                 f"aggregate {aggregate.name!r} of rollup {rollup.name!r} leaves {values.dtype} in {series.label}; "
                 "nothing of it was changed. Leave the readings that do this out with 'where', or scale the input"
             )
-    return folded[held.ends - 1]
+    return sums

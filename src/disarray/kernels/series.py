@@ -38,6 +38,10 @@ class Points:
         """Values by reading as values by point."""
         return by_reading if self.rows is None else by_reading[self.rows]
 
+    def vector(self, by_reading: Vector) -> Vector:
+        """A column by reading as a column by point."""
+        return by_reading if self.rows is None else by_reading.take(self.rows)
+
     def starts(self, reading_starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first point at or after each of these places."""
         return reading_starts if self.rows is None else np.searchsorted(self.rows, reading_starts)
@@ -63,10 +67,8 @@ class Series:
         if name in self._constants:
             return self._constants[name]
         if name not in self._columns:
-            column = self._table.column(name)
-            if self.order is not None:
-                column = column.take(pa.array(self.order))
-            self._columns[name] = vector_of(column)
+            vector = vector_of(self._table.column(name))
+            self._columns[name] = vector if self.order is None else vector.take(self.order)
         return self._columns[name]
 
     def points(self, value: Expression | None, where: Expression | None) -> Points:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.kernels.folds import Fold
-    from disarray.kernels.series import Series
+    from disarray.kernels.series import Points, Series
+    from disarray.kernels.vectors import Vector
 
 # Numbers stand in the `int_…` or in the `float_…` columns, by the type of the metric; the others are NULL.
 SUMMARY_SCHEMA = pa.schema(
@@ -67,7 +68,6 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
     first_point, end_point = fold.point_starts[picked], fold.point_starts[picked + 1]
     empty = end_point == first_point
     metric = fold.metric
-    point_rows = np.arange(series.rows) if fold.points.rows is None else fold.points.rows
     point_us = fold.points.at(series.event_us)
     breaks = [series.column(name) for name in metric.break_on]
     resets = [series.column(name) for name in metric.reset_on]
@@ -82,8 +82,8 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
         "points": end_point - first_point,
         "first_us": _picked(point_us, first_point, empty),
         "last_us": _picked(point_us, end_point - 1, empty),
-        "first_break": _texts(breaks, point_rows, first_point, empty),
-        "last_break": _texts(breaks, point_rows, end_point - 1, empty),
+        "first_break": _texts(breaks, fold.points, first_point, empty),
+        "last_break": _texts(breaks, fold.points, end_point - 1, empty),
         "first_reset_key": value_texts(resets, begin),
         "last_reset_key": value_texts(resets, end - 1),
     }
@@ -107,8 +107,11 @@ def _picked(values: NDArray[Any], places: NDArray[np.int64], absent: NDArray[np.
 
 
 def _texts(
-    columns: list[Any], rows: NDArray[np.int64], places: NDArray[np.int64], absent: NDArray[np.bool_]
+    columns: list[Vector], points: Points, places: NDArray[np.int64], absent: NDArray[np.bool_]
 ) -> pa.Array[Any]:
-    # Where there is no point, any row will do: its text is not kept.
-    texts = value_texts(columns, rows[np.where(absent, 0, places)]) if len(rows) else value_texts([], places)
-    return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts) if columns else texts
+    if not columns or not points.count:
+        return pa.nulls(len(places), pa.string())
+    # Where there is no point any will do: its text is not kept.
+    chosen = np.where(absent, 0, places)
+    texts = value_texts(columns, chosen if points.rows is None else points.rows[chosen])
+    return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts)

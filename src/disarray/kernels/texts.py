@@ -45,7 +45,8 @@ def _values(column: Vector, rows: NDArray[np.int64]) -> list[object]:
         is_there = column.valid is None or bool(column.valid)
         value = column.values.as_py() if column.is_text else column.values.item()
         return [value if is_there else None] * len(rows)
-    taken = column.values.take(pa.array(rows)).to_pylist() if column.is_text else column.values[rows].tolist()
-    if column.valid is None:
-        return list(taken)
-    return [value if there else None for value, there in zip(taken, column.valid[rows], strict=True)]
+    taken = column.take(rows)
+    values: list[object] = taken.values.to_pylist() if taken.is_text else taken.values.tolist()
+    if taken.valid is None:
+        return values
+    return [value if there else None for value, there in zip(values, taken.valid, strict=True)]
