@@ -74,7 +74,7 @@ def assert_as_walked(given_bucket: Bucket, start: int, length: int) -> None:
     end = min(at for at, _ in walked if at >= start + length)
     expected = [(at, label) for at, label in walked if first <= at <= end]
     assert found.edges.tolist() == [at for at, _ in expected]
-    assert list(found.labels) == [label for _, label in expected[:-1]]
+    assert found.labels.to_pylist() == [label for _, label in expected[:-1]]
 
 
 def test_a_day_of_25_hours_has_25_buckets_of_an_hour() -> None:

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
 from importlib import resources
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Any, assert_never
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pyarrow as pa
 
 from disarray.errors import ConfigError
 from disarray.model.duration import DAY, SECOND
@@ -40,7 +41,7 @@ class Buckets:
     """Bucket i is [edges[i], edges[i + 1]) and has the name of its shift, or none."""
 
     edges: NDArray[np.int64]
-    labels: tuple[str, ...]
+    labels: pa.Array[Any]  # by bucket
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def buckets_over(bucket: Bucket, start_us: int, end_us: int) -> Buckets:
         edges = edges[last]
     low = int(np.searchsorted(edges, start_us, side="right")) - 1
     high = int(np.searchsorted(edges, end_us, side="left"))
-    return Buckets(edges[low : high + 1], tuple(labels[low:high]))
+    return Buckets(edges[low : high + 1], pa.array(labels[low:high], pa.string()))
 
 
 def _clock_edges(stretches: Sequence[_Stretch], length_us: int) -> NDArray[np.int64]:

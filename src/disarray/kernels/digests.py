@@ -30,10 +30,10 @@ def digest_readings(readings: pa.Table) -> bytes:
         hasher.update(b"nulls" if has_nulls else b"whole")
         if has_nulls:
             for chunk in column.chunks:
-                hasher.update(chunk.is_valid().cast(pa.uint8()).to_numpy(zero_copy_only=False))
+                hasher.update(chunk.is_valid().cast(pa.uint8()).to_numpy())
         if pa.types.is_string(column.type):
             for chunk in column.chunks:
-                hasher.update(pc.binary_length(chunk.fill_null("")).to_numpy(zero_copy_only=False))
+                hasher.update(pc.binary_length(chunk.fill_null("")).to_numpy().view(np.uint8))
         for buffer in map(_plain_bytes, column.chunks):
             hasher.update(buffer)
     return hasher.digest(length=DIGEST_BYTES)

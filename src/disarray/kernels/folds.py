@@ -14,7 +14,7 @@ import numpy as np
 from disarray.errors import FoldOverflowError
 from disarray.kernels.accumulation import accumulate, leaves_range
 from disarray.kernels.arithmetic import subtract_exactly
-from disarray.kernels.vectors import Vector, changes
+from disarray.kernels.vectors import changes
 from disarray.model.format import ColumnType
 from disarray.model.metrics import IntegralMethod, MetricKind
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.kernels.series import Points, Series
-    from disarray.kernels.vectors import Mask
+    from disarray.kernels.vectors import Mask, Vector
     from disarray.model.metrics import Metric
 
 
@@ -126,11 +126,16 @@ def _integral_steps(
 ) -> NDArray[np.float64]:
     assert metric.max_gap_us is not None
     elapsed_us = np.diff(points.at(series.event_us))
-    seconds = elapsed_us / 1e6
-    height = values[:-1] if metric.method is IntegralMethod.PREVIOUS else (values[:-1] + values[1:]) * 0.5
-    steps: NDArray[np.float64] = height * seconds + 0.0
+    steps: NDArray[np.float64] = elapsed_us / 1e6
+    if metric.method is IntegralMethod.PREVIOUS:
+        steps *= values[:-1]
+    else:
+        height = values[:-1] + values[1:]
+        height *= 0.5
+        steps *= height
+    steps += 0.0
     broken = elapsed_us > metric.max_gap_us
-    changed = _any_change([_at_points(series.column(name), points) for name in metric.break_on])
+    changed = _any_change([points.vector(series.column(name)) for name in metric.break_on])
     steps[broken if changed is None else broken | changed] = 0.0
     return steps
 
@@ -147,13 +152,6 @@ def _increases(
     counts[firsts[firsts > 0] - 1] = False
     _refuse_overflow(series, metric, failed & counts)
     return np.where(dropped, after, difference)
-
-
-def _at_points(column: Vector, points: Points) -> Vector:
-    if points.rows is None or column.is_constant:
-        return column
-    values = column.values.take(points.rows) if column.is_text else column.values[points.rows]
-    return Vector(values, None if column.valid is None else column.valid[points.rows])
 
 
 def _refuse_overflow(series: Series, metric: Metric, failed: NDArray[np.bool_]) -> None:

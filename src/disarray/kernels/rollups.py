@@ -9,8 +9,9 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.errors import FoldOverflowError
-from disarray.kernels.accumulation import accumulate, leaves_range
+from disarray.kernels.accumulation import totals
 from disarray.kernels.buckets import buckets_over
+from disarray.kernels.texts import same_text
 from disarray.model.rollups import AggregateFunction
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ def roll_up(series: Series, rollup: Rollup, segment: Segment) -> pa.Table:
     count = len(groups.channel)
     shared: dict[str, Any] = {
         "segment_start_us": np.full(count, segment.start_us),
-        "rollup": pa.repeat(rollup.name, count),
+        "rollup": same_text(rollup.name, count),
         "channel": series.channel_names(groups.channel),
         "bucket_start_us": buckets.edges[groups.bucket],
         "bucket_end_us": buckets.edges[groups.bucket + 1],
-        "label": pa.array(buckets.labels, pa.string()).take(pa.array(groups.bucket)),
+        "label": buckets.labels.take(pa.array(groups.bucket)),
     }
     tables = []
     for aggregate in rollup.aggregates:
-        own = {"aggregate": pa.repeat(aggregate.name, count), **_parts(series, rollup, aggregate, groups)}
+        own = {"aggregate": same_text(aggregate.name, count), **_parts(series, rollup, aggregate, groups)}
         columns = shared | own
         arrays = [
             columns[field.name] if field.name in columns else pa.nulls(count, field.type)
@@ -97,7 +98,7 @@ def _group(series: Series, buckets: Buckets) -> _Groups:
     if len(series.channels) * len(edges) <= series.rows:
         # Few buckets: look up the edges among the readings of each channel.
         cuts = [
-            start + np.searchsorted(series.event_us[start:end], edges[:-1])
+            start + series.event_us[start:end].searchsorted(edges[:-1])
             for start, end in zip(series.starts[:-1].tolist(), series.starts[1:].tolist(), strict=True)
         ]
         begins = np.concatenate([*cuts, [series.rows]]).astype(np.int64)
@@ -166,10 +167,10 @@ def _sums(
     values: NDArray[Any], held: _GroupPoints, series: Series, rollup: Rollup, aggregate: Aggregate
 ) -> NDArray[Any]:
     with np.errstate(all="ignore"):
-        folded = accumulate(np.add, values, held.firsts)
-        if leaves_range(values, folded, held.firsts).any():
+        sums, failed = totals(values, held.firsts)
+        if failed.any():
             raise FoldOverflowError(
                 f"aggregate {aggregate.name!r} of rollup {rollup.name!r} leaves {values.dtype} in {series.label}; "
                 "nothing of it was changed. Leave the readings that do this out with 'where', or scale the input"
             )
-    return folded[held.ends - 1]
+    return sums

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from disarray.errors import ExpressionOverflowError
 from disarray.kernels.expressions import Evaluator
+from disarray.kernels.texts import same_text
 from disarray.kernels.vectors import Vector, constant, flat, vector_of
 from disarray.model.expression_text import canonical_text
 from disarray.model.format import CHANNEL, EVENT_US
@@ -37,6 +38,10 @@ class Points:
         """Values by reading as values by point."""
         return by_reading if self.rows is None else by_reading[self.rows]
 
+    def vector(self, by_reading: Vector) -> Vector:
+        """A column by reading as a column by point."""
+        return by_reading if self.rows is None else by_reading.take(self.rows)
+
     def starts(self, reading_starts: NDArray[np.int64]) -> NDArray[np.int64]:
         """The first point at or after each of these places."""
         return reading_starts if self.rows is None else np.searchsorted(self.rows, reading_starts)
@@ -53,7 +58,8 @@ class Series:
         self._columns: dict[str, Vector] = {}
         self._points: dict[tuple[Expression | None, Expression | None], Points] = {}
         self._evaluator = Evaluator(self.column)
-        self.channels, self.starts, self.order = _by_channel(readings)
+        self._channel_array, self.starts, self.order = _by_channel(readings)
+        self.channels: tuple[str, ...] = tuple(self._channel_array.to_pylist())
         self.event_us: NDArray[np.int64] = self.column(EVENT_US).values
 
     def column(self, name: str) -> Vector:
@@ -61,10 +67,8 @@ class Series:
         if name in self._constants:
             return self._constants[name]
         if name not in self._columns:
-            column = self._table.column(name)
-            if self.order is not None:
-                column = column.take(pa.array(self.order))
-            self._columns[name] = vector_of(column)
+            vector = vector_of(self._table.column(name))
+            self._columns[name] = vector if self.order is None else vector.take(self.order)
         return self._columns[name]
 
     def points(self, value: Expression | None, where: Expression | None) -> Points:
@@ -76,7 +80,7 @@ class Series:
 
     def channel_names(self, index: NDArray[np.int64]) -> pa.Array[Any]:
         """The channels by number, as an Arrow column."""
-        return pa.array(self.channels, pa.string()).take(pa.array(index))
+        return self._channel_array.take(pa.array(index))
 
     def in_canonical_order(self, values: NDArray[Any]) -> NDArray[Any]:
         """Values by place in the series as values by place in the table."""
@@ -121,18 +125,18 @@ class Series:
 
 def _by_channel(
     readings: pa.Table,
-) -> tuple[tuple[str, ...], NDArray[np.int64], NDArray[np.int64] | None]:
+) -> tuple[pa.Array[Any], NDArray[np.int64], NDArray[np.int64] | None]:
     rows = readings.num_rows
     if CHANNEL not in readings.column_names or not rows:
-        return ("",) if rows else (), np.array([0, rows] if rows else [0], dtype=np.int64), None
+        return same_text("", min(rows, 1)), np.array([0, rows] if rows else [0], dtype=np.int64), None
     encoded = flat(readings.column(CHANNEL)).dictionary_encode()
     names = encoded.dictionary
     if len(names) == 1:
-        return (names[0].as_py(),), np.array([0, rows], dtype=np.int64), None
+        return names, np.array([0, rows], dtype=np.int64), None
     by_name = pc.sort_indices(names).to_numpy()
     # NumPy sorts 16-bit numbers by radix.
     rank = np.empty(len(names), dtype=np.uint16 if len(names) <= 1 << 16 else np.int32)
     rank[by_name] = np.arange(len(names))
     channel = rank[encoded.indices.to_numpy()]
     starts = np.concatenate([[0], np.cumsum(np.bincount(channel, minlength=len(names)))])
-    return tuple(names.take(pa.array(by_name)).to_pylist()), starts, np.argsort(channel, kind="stable")
+    return names.take(pa.array(by_name)), starts, np.argsort(channel, kind="stable")

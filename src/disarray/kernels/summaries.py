@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from disarray.kernels.texts import value_texts
+from disarray.kernels.texts import same_text, value_texts
 from disarray.model.format import ColumnType
 from disarray.model.metrics import MetricKind
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.kernels.folds import Fold
-    from disarray.kernels.series import Series
+    from disarray.kernels.series import Points, Series
+    from disarray.kernels.vectors import Vector
 
 # Numbers stand in the `int_…` or in the `float_…` columns, by the type of the metric; the others are NULL.
 SUMMARY_SCHEMA = pa.schema(
@@ -66,14 +68,13 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
     first_point, end_point = fold.point_starts[picked], fold.point_starts[picked + 1]
     empty = end_point == first_point
     metric = fold.metric
-    point_rows = np.arange(series.rows) if fold.points.rows is None else fold.points.rows
     point_us = fold.points.at(series.event_us)
     breaks = [series.column(name) for name in metric.break_on]
     resets = [series.column(name) for name in metric.reset_on]
     columns: dict[str, Any] = {
         "segment_start_us": np.full(len(picked), segment_start_us),
         "channel": series.channel_names(channel),
-        "metric": pa.repeat(metric.name, len(picked)),
+        "metric": same_text(metric.name, len(picked)),
         "piece": piece,
         "readings": end - begin,
         "first_reading_us": series.event_us[begin],
@@ -81,10 +82,10 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
         "points": end_point - first_point,
         "first_us": _picked(point_us, first_point, empty),
         "last_us": _picked(point_us, end_point - 1, empty),
-        "first_break": _texts(breaks, point_rows, first_point, empty),
-        "last_break": _texts(breaks, point_rows, end_point - 1, empty),
-        "first_reset_key": pa.array(value_texts(resets, begin), pa.string()),
-        "last_reset_key": pa.array(value_texts(resets, end - 1), pa.string()),
+        "first_break": _texts(breaks, fold.points, first_point, empty),
+        "last_break": _texts(breaks, fold.points, end_point - 1, empty),
+        "first_reset_key": value_texts(resets, begin),
+        "last_reset_key": value_texts(resets, end - 1),
     }
     kind, other = ("int", "float") if metric.type is ColumnType.INT64 else ("float", "int")
     total = _picked(fold.locals, end_point - 1, empty)
@@ -106,10 +107,11 @@ def _picked(values: NDArray[Any], places: NDArray[np.int64], absent: NDArray[np.
 
 
 def _texts(
-    columns: list[Any], rows: NDArray[np.int64], places: NDArray[np.int64], absent: NDArray[np.bool_]
+    columns: list[Vector], points: Points, places: NDArray[np.int64], absent: NDArray[np.bool_]
 ) -> pa.Array[Any]:
-    there = np.flatnonzero(~absent)
-    texts: list[str | None] = [None] * len(places)
-    for index, text in zip(there.tolist(), value_texts(columns, rows[places[there]]), strict=True):
-        texts[index] = text
-    return pa.array(texts, pa.string())
+    if not columns or not points.count:
+        return pa.nulls(len(places), pa.string())
+    # Where there is no point any will do: its text is not kept.
+    chosen = np.where(absent, 0, places)
+    texts = value_texts(columns, chosen if points.rows is None else points.rows[chosen])
+    return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts)

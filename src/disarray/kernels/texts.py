@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -16,15 +17,27 @@ if TYPE_CHECKING:
     from disarray.kernels.vectors import Vector
 
 
-def value_texts(columns: Sequence[Vector], rows: NDArray[np.int64]) -> list[str | None]:
-    """A compact JSON array for each of these rows, in ASCII; None where there are no columns to tell of.
+def value_texts(columns: Sequence[Vector], rows: NDArray[np.int64]) -> pa.Array[Any]:
+    """A compact JSON array for each of these rows, in ASCII; NULL where there are no columns to tell of.
 
     Floats are written so that they read back to the same bits, timestamps as microseconds.
     """
     if not columns:
-        return [None] * len(rows)
+        return pa.nulls(len(rows), pa.string())
     values = [_values(column, rows) for column in columns]
-    return [json.dumps(row, separators=(",", ":"), ensure_ascii=True) for row in zip(*values, strict=True)]
+    texts = [json.dumps(row, separators=(",", ":"), ensure_ascii=True) for row in zip(*values, strict=True)]
+    return pa.array(texts, pa.string())
+
+
+def same_text(text: str, count: int) -> pa.Array[Any]:
+    """A column that says the same in every row."""
+    return pa.repeat(text_scalar(text), count)
+
+
+@lru_cache(maxsize=4096)
+def text_scalar(text: str) -> pa.Scalar[Any]:
+    """A text as Arrow has it; kept, for each conversion from Python looks for packages that may not be there."""
+    return pa.scalar(text, pa.string())
 
 
 def _values(column: Vector, rows: NDArray[np.int64]) -> list[object]:
@@ -32,7 +45,8 @@ def _values(column: Vector, rows: NDArray[np.int64]) -> list[object]:
         is_there = column.valid is None or bool(column.valid)
         value = column.values.as_py() if column.is_text else column.values.item()
         return [value if is_there else None] * len(rows)
-    taken = column.values.take(pa.array(rows)).to_pylist() if column.is_text else column.values[rows].tolist()
-    if column.valid is None:
-        return list(taken)
-    return [value if there else None for value, there in zip(taken, column.valid[rows], strict=True)]
+    taken = column.take(rows)
+    values: list[object] = taken.values.to_pylist() if taken.is_text else taken.values.tolist()
+    if taken.valid is None:
+        return values
+    return [value if there else None for value, there in zip(values, taken.valid, strict=True)]

@@ -58,6 +58,13 @@ class Vector:
         """Whether one value stands for every reading."""
         return isinstance(self.values, pa.Scalar) or (not self.is_text and self.values.ndim == 0)
 
+    def take(self, rows: NDArray[np.int64]) -> Vector:
+        """The values at these rows."""
+        if self.is_constant:
+            return self
+        values = self.values.take(pa.array(rows)) if self.is_text else self.values[rows]
+        return Vector(values, None if self.valid is None else self.valid[rows])
+
     def true_rows(self, rows: int) -> Mask:
         """Where a condition holds; NULL does not."""
         held = self.values if self.valid is None else self.values & self.valid
