@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import events, files, instances, migrations, queue, status, subjects
+from disarray.control import catalog, commits, events, files, instances, migrations, queue, status, subjects
+from disarray.control.commits import DatasetCommit, LakeFile, SubjectCommit
+from disarray.model.plan import CatalogChanges, FragmentEntry
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,13 +66,82 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     assert [known.instance_name for known in instances.list_instances(session)] == ["Worker01"]
     assert status.queue_status(session)["queue"]["available"] == 3
     migrations.check_schema(session)
+    called = everything_about_the_catalog(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
-    return {
+    return called | {
         "register_instance", "bind_instance", "enqueue_file", "enqueue_files", "fetch_items", "assert_subject_held",
         "renew_subjects", "mark_dirty", "reconcile_subject", "complete_item", "complete_items", "fail_item",
         "return_unknown_claims", "release_subject", "list_queue", "blacklist_file", "allow_file", "list_files",
         "list_instances", "list_migrations", "queue_status", "provision_event_partitions", "drop_old_events",
+    }  # fmt: skip
+
+
+def everything_about_the_catalog(session: Connection) -> set[str]:
+    """A commit and all the questions about what it wrote."""
+    holder = instances.register_instance(session, "Worker02", subject_patterns=["CELL*"])
+    session.execute(
+        "select disarray.register_dataset('cells', 'p1', 's1', '{}', %s)",
+        ('[{"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": true, "unit": ""}]',),
+    )
+    files.enqueue_file(session, "file:///cell", "CELL1", metadata={"dataset": "cells"})
+    [item] = queue.fetch_items(session, holder)
+    fragment = FragmentEntry(
+        segment_us=0, source_uri="file:///cell", generation=0, path="x.parquet", row_group=0, readings=2,
+        first_position=0, last_position=9, first_us=1, last_us=2,
+    )  # fmt: skip
+    keys = {"dataset": "cells", "subject_key": "CELL1", "segment_us": 0, "channel": ""}
+    changes = CatalogChanges(added=(fragment,), dropped=(), cut=(), released=())
+    segment = {
+        "segment_us": 0, "segment_end_us": 10, "revision": 0, "readings": 2, "duplicates": 0, "conflicts": 0,
+        "first_us": 1, "last_us": 2, "digest": "d",
+    }  # fmt: skip
+    summary = keys | {
+        "metric": "sum", "piece": 0, "readings": 2, "points": 2, "total_int": 7,
+        "first_us": 1, "first_int": 3, "last_us": 2, "last_int": 4,
+    }  # fmt: skip
+    part = keys | {
+        "rollup": "daily", "aggregate": "n", "bucket_us": 0, "bucket_end_us": 10, "label": "", "points": 2,
+    }  # fmt: skip
+    run_id = uuid.uuid4()
+    commits.commit_subject(
+        session,
+        SubjectCommit(
+            run_id=run_id,
+            subject_key="CELL1",
+            fence=item.fence,
+            datasets=[
+                DatasetCommit(
+                    dataset="cells", parse_version="p1", scan_version="s1", changes=changes, segments=[segment],
+                    metrics=[summary], rollups=[part], source_uris=["file:///cell"], restate_before_us=10,
+                )
+            ],
+            lake_files=[LakeFile(path="x.parquet", bytes=1, checksum="c")],
+            completions={item.queue_id: {}},
+        ),
+        holder,
+    )  # fmt: skip
+    assert commits.is_committed(session, run_id, "CELL1")
+    assert catalog.high_event_us(session, "cells", "CELL1") == 2
+    assert len(catalog.load_segments(session, "cells", "CELL1", from_us=0, to_us=0)) == 1
+    assert len(catalog.load_segment_fragments(session, "cells", "CELL1", segments=[0])) == 1
+    assert list(catalog.load_file_fragments(session, ["file:///cell"])) == ["file:///cell"]
+    assert catalog.load_fingerprints(session, ["file:///cell"]) == {}
+    assert catalog.find_same_content(session, "cells", "CELL1", content_hashes=["h"]) == {}
+    assert status.current_us(session) > 0
+    bases = session.execute(
+        "select base_int from disarray.load_bases('cells', 'CELL1', 'sum', 0, 10)"
+    ).fetchall()
+    assert bases == [(0,)]
+    assert session.execute("select disarray.stale_from('cells', 'CELL1')").fetchone() == (None,)
+    assert session.execute(
+        "select points from disarray.load_rollup('cells', 'CELL1', 'daily', 0, 10)"
+    ).fetchall() == [(2,)]
+    assert session.execute("select new_int from disarray.list_restatements('CELL1')").fetchall() == [(7,)]
+    return {
+        "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
+        "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
+        "load_bases", "stale_from", "load_rollup", "list_restatements",
     }  # fmt: skip
 
 
