@@ -28,7 +28,13 @@ def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         return
     state = tmp_path_factory.mktemp("server")
     try:
-        yield embedded.start(state).dsn
+        dsn = embedded.start(state).dsn
+        with psycopg.connect(dsn, autocommit=True) as admin:
+            # What survives a power cut is tested elsewhere; waiting for the disk would be most of the time here.
+            admin.execute("alter system set fsync = off")
+            admin.execute("alter system set full_page_writes = off")
+            admin.execute("select pg_reload_conf()")
+        yield dsn
     finally:
         embedded.stop(state)
 
@@ -65,6 +71,15 @@ def template_database(server_dsn: str) -> Iterator[str]:
 def dsn(server_dsn: str, template_database: str) -> Iterator[str]:
     """The DSN of a fresh migrated database."""
     name = f"disarray_test_{uuid.uuid4().hex}"
+    _create_database(server_dsn, name, template=template_database)
+    yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
+    _drop_database(server_dsn, name)
+
+
+@pytest.fixture(scope="module")
+def shared_dsn(server_dsn: str, template_database: str) -> Iterator[str]:
+    """A migrated database for a whole module: hundreds of short tests cannot afford a clone each."""
+    name = f"disarray_shared_{uuid.uuid4().hex}"
     _create_database(server_dsn, name, template=template_database)
     yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
     _drop_database(server_dsn, name)

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(scope="module")
-def shared_dsn(server_dsn: str, template_database: str) -> Iterator[str]:
-    """A migrated database for a whole module: hundreds of short tests cannot afford a clone each."""
-    name = sql.Identifier(f"disarray_shared_{uuid.uuid4().hex}")
-    template = sql.Identifier(template_database)
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {} template {} encoding 'UTF8'").format(name, template))
-        yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name.as_string().strip('"'))
-        admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
-
-
-@pytest.fixture(scope="module")
 def shared_stage(shared_dsn: str) -> Iterator[Stage]:
     with Stage(shared_dsn) as stage:
         yield stage

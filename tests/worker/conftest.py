@@ -54,10 +54,10 @@ mean = { function = "avg", input = "watts" }
 class Plant:
     """An inbox, a lake, a database and one worker."""
 
-    def __init__(self, root: Path, dsn: str) -> None:
+    def __init__(self, root: Path, dsn: str, datasets: str = DATASET) -> None:
         self.inbox = root / "inbox"
         self.inbox.mkdir()
-        (root / "disarray.toml").write_text(DATASET)
+        (root / "disarray.toml").write_text(datasets)
         self.datasets = {dataset.name: dataset for dataset in load_datasets(root / "disarray.toml")}
         self.pool = connections.open_pool(dsn)
         with self.pool.connection() as connection:

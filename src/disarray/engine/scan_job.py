@@ -130,8 +130,6 @@ def _scan(request: ScanRequest) -> ScannedSegment:
 
 
 def _segment_row(request: ScanRequest, result: ScanResult) -> Row:
-    times = [fragment.first_us for fragment in request.unit.fragments]
-    times += [fragment.last_us for fragment in request.unit.fragments]
     return {
         "segment_us": request.segment.start_us,
         "segment_end_us": request.segment.end_us,
@@ -139,8 +137,8 @@ def _segment_row(request: ScanRequest, result: ScanResult) -> Row:
         "readings": result.readings,
         "duplicates": result.duplicates + request.unit.copied_readings,
         "conflicts": result.conflicts,
-        "first_us": min(times, default=None),
-        "last_us": max(times, default=None),
+        "first_us": result.first_us,
+        "last_us": result.last_us,
         "digest": result.digest.hex(),
     }
 

@@ -32,6 +32,8 @@ class ScanResult:
 
     segment: Segment
     readings: int  # winners
+    first_us: int | None  # of the winners; None without any
+    last_us: int | None
     duplicates: int
     conflicts: int
     conflict_list: pa.Table  # CONFLICT_SCHEMA
@@ -48,10 +50,13 @@ def scan_segment(segment: Segment, fragments: Sequence[FragmentInput], spec: Sca
         summarize(series, fold_metric(series, metric), segment_start_us=segment.start_us)
         for metric in spec.metrics
     ]
+    event_us = merged.readings.column(EVENT_US)
     parts = [roll_up(series, rollup, segment) for rollup in spec.rollups] if series.rows else []
     return ScanResult(
         segment=segment,
         readings=series.rows,
+        first_us=event_us[0].as_py() if series.rows else None,
+        last_us=event_us[-1].as_py() if series.rows else None,
         duplicates=merged.duplicates,
         conflicts=merged.conflicts,
         conflict_list=merged.conflict_list,
