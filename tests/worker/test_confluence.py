@@ -170,7 +170,7 @@ def line(
     plant.pool.close()
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_any_history_of_arrivals_gives_the_bits_of_one_shot(line: Plant, seed: int) -> None:
     made = deliveries(seed)
