@@ -22,6 +22,8 @@ def shared_dsn(server_dsn: str, template_database: str) -> Iterator[str]:
     template = sql.Identifier(template_database)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("create database {} template {} encoding 'UTF8'").format(name, template))
+        # These tests are about order, not about durability; waiting for the disk is most of their time.
+        admin.execute(sql.SQL("alter database {} set synchronous_commit = off").format(name))
         yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name.as_string().strip('"'))
         admin.execute(sql.SQL("drop database if exists {} with (force)").format(name))
 
