@@ -81,6 +81,9 @@ def shared_dsn(server_dsn: str, template_database: str) -> Iterator[str]:
     """A migrated database for a whole module: hundreds of short tests cannot afford a clone each."""
     name = f"disarray_shared_{uuid.uuid4().hex}"
     _create_database(server_dsn, name, template=template_database)
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        # These tests are about order, not about durability; waiting for the disk is most of their time.
+        admin.execute(sql.SQL("alter database {} set synchronous_commit = off").format(sql.Identifier(name)))
     yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
     _drop_database(server_dsn, name)
 

@@ -37,7 +37,6 @@ class Actor:
         self.stage = stage
         self.name = name
         self.connection: Connection = connections.connect(stage.dsn, application_name=name)
-        self.connection.execute("set synchronous_commit = off")
         self.thread = ThreadPoolExecutor(1)
         self.pending: Future[Any] | None = None
         self.holder: Holder | None = None
@@ -163,7 +162,6 @@ class Stage:
         holding = set()
         for holder, fence in believed:
             try:
-                self.watcher.execute("set lock_timeout = '2s'")
                 subjects.assert_subject_held(self.watcher, subject_key, holder, fence=fence)
                 holding.add((holder, fence))
             except LeaseLostError:

@@ -487,7 +487,7 @@ def machine(connection: Connection) -> type[QueueMachine]:
 
 
 BRIEF = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=50,
     deadline=None,
     derandomize=True,
@@ -497,9 +497,10 @@ BRIEF = settings(
 )
 
 
+@pytest.mark.timeout(900)
 def test_the_queue_does_what_the_model_says_at_every_step(machine: type[QueueMachine]) -> None:
     run_state_machine_as_test(machine, settings=BRIEF)
-    assert machine.steps > 5000
+    assert machine.steps > 4000
 
 
 @pytest.mark.slow
