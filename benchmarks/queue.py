@@ -112,14 +112,12 @@ def main() -> int:
 
     with shared_server(arguments.dsn) as server, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         rates, versions = runner.run(measure_throughput(server, extent.loads))
+        print(f"\nPostgreSQL {server.version}, {platform.machine()}, {os.cpu_count()} cores, {versions}\n")
+        print(report.throughput_table(rates), flush=True)
         latencies = runner.run(measure_latency(server, extent))
-        described = server.describe()
     goals = [*report.throughput_goals(rates, own_batch=OWN_BATCH), *report.latency_goals(latencies)]
 
-    print(f"\nPostgreSQL {server.version}, {platform.machine()}, {os.cpu_count()} cores, {versions}\n")
-    print(
-        report.throughput_table(rates), report.latency_table(latencies), report.goal_table(goals), sep="\n\n"
-    )
+    print("", report.latency_table(latencies), report.goal_table(goals), sep="\n\n")
     document = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks.queue" + (" --quick" if arguments.quick else ""),
@@ -129,7 +127,7 @@ def main() -> int:
             "cores": os.cpu_count(),
             "python": platform.python_version(),
         },
-        "server": described,
+        "server": server.describe(),
         "versions": versions,
         "extent": asdict(extent),
         "throughput": [asdict(one) for one in rates],
