@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from blake3 import blake3
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import FragmentWriteError
@@ -101,6 +101,7 @@ def test_digests_tell_nulls_lengths_and_columns_apart() -> None:
     assert len({digest_table(table) for table in variants}) == len(variants)
 
 
+@settings(max_examples=40)
 @given(any_rows)
 def test_what_is_written_is_read_back_bit_by_bit(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float | None, int | None, str | None]]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 # So much is held in memory before fragments are cut from it.
 _FLUSH_BYTES = 32 << 20
+_WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
 # length.
 _MAX_FRAGMENTS_PER_FILE = 20_000
@@ -240,19 +241,26 @@ class _HashedFile:
             raise FragmentWriteError(f"{path}: {error.strerror}") from error
         self._path = path
         self._hasher = blake3()
+        self._pending = bytearray()
         self._size = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        view = memoryview(data).cast("B")
-        self._hasher.update(view)
-        self._size += len(view)
+        self._pending += data
+        self._size += len(data)
+        if len(self._pending) >= _WRITE_BYTES:
+            self._drain()
+        return len(data)
+
+    def _drain(self) -> None:
+        pending, self._pending = bytes(self._pending), bytearray()
+        self._hasher.update(pending)
+        view = memoryview(pending)
         try:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             raise FragmentWriteError(f"{self._path}: {error.strerror} after {self._size} bytes") from error
-        return len(data)
 
     def tell(self) -> int:
         return self._size
@@ -274,6 +282,7 @@ class _HashedFile:
             os.close(self._descriptor)
 
     def sync(self) -> None:
+        self._drain()
         os.fsync(self._descriptor)
         self.close()
 
