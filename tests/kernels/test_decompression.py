@@ -4,6 +4,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -124,3 +125,10 @@ def test_another_wrapping_than_the_format_says_fails_the_file(
 ) -> None:
     with pytest.raises(UnreadableFileError, match=complaint):
         detect_compression(head, declared)
+
+
+def test_an_empty_file_of_a_packed_format_is_empty_and_not_wrong(desk: Desk) -> None:
+    desk.spec = replace(desk.spec, format=replace(desk.spec.format, compression=Compression.GZIP))
+    assert desk.write(b"").read().status is ReadStatus.READ
+    desk.write(gzip.compress(HEADER + lines(0, 3), mtime=0)).read()
+    assert desk.values() == [0, 1, 2]

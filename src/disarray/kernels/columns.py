@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.kernels.numbers import BLANKS
-from disarray.kernels.times import parse_stamps
+from disarray.kernels.times import StampColumn, parse_stamps
 from disarray.kernels.zones import END_EVENT_US, FIRST_EVENT_US
 from disarray.model.format import ColumnType, Nonfinite
 
@@ -79,6 +79,13 @@ def constant_column(value: ExactValue, column: Column, rows: int) -> pa.Array[An
     return pa.repeat(exact_column([value], column)[0], rows)
 
 
+def stamps_of(array: pa.Array[Any]) -> StampColumn:
+    """Stamps that come typed: local where they carry no zone, digits beyond the microsecond cut off."""
+    ok = array.is_valid().to_numpy(zero_copy_only=False)
+    us = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+    return StampColumn(us, np.full(len(us), array.type.tz is None), ok)
+
+
 def trim(text: pa.Array[Any]) -> pa.Array[Any]:
     """Without the blanks around each cell."""
     return pc.ascii_trim(text, BLANKS)
@@ -135,10 +142,14 @@ def _finish_bools(raw: pa.Array[Any], fmt: Format) -> FinishedColumn:
 def _finish_timestamps(
     raw: pa.Array[Any], column: Column, fmt: Format, numbers: NumberSyntax, zone: ZoneTable | None
 ) -> FinishedColumn:
-    text = _trimmed(raw, fmt)
-    stamps = parse_stamps(text.fill_null(""), column.layouts, numbers=numbers, start_us=None)
+    if pa.types.is_timestamp(raw.type):
+        stamps = stamps_of(raw)
+        null = ~stamps.ok
+    else:
+        text = _trimmed(raw, fmt)
+        stamps = parse_stamps(text.fill_null(""), column.layouts, numbers=numbers, start_us=None)
+        null = _mask(text.is_null())
     us = stamps.us.copy()
-    null = _mask(text.is_null())
     good = stamps.ok & (us >= FIRST_EVENT_US) & (us < END_EVENT_US)
     local = np.flatnonzero(good & stamps.is_local)
     if len(local):

@@ -62,8 +62,9 @@ class JsonLinesParser:
                 log.add(rejected.reason, line=number, offset=offset, raw=raw, column=rejected.column)
         return from_exact(rows, self.spec.columns)
 
-    def refuse_overlong(self, number: int) -> None:
+    def take_overlong(self, number: int) -> Disposition:
         """Nothing stands before the first line: an overlong one is a reject like any other."""
+        return Disposition.REJECTED
 
     def _row(self, line: int, cells: dict[str, str]) -> ExactRow:
         names = tuple(cells)
