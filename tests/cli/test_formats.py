@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import tomllib
 from pathlib import Path
 
@@ -126,6 +127,26 @@ def test_try_with_the_wrong_general_format_names_the_right_one() -> None:
 def test_try_of_a_missing_file_is_a_plain_message(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cannot be read: No such file"):
         run("try", tmp_path / "none.csv")
+
+
+def test_try_of_a_file_with_a_header_alone_still_proposes_a_dataset(tmp_path: Path) -> None:
+    head = (FIXTURES / "maccor.070").read_bytes().splitlines(keepends=True)[:2]
+    (tmp_path / "new.070").write_bytes(b"".join(head))
+    assert "Without readings there is nothing to tell key and segment from." in run(
+        "try", tmp_path / "new.070"
+    )
+
+
+def test_try_refuses_what_is_no_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DisarrayError, match="is a FIFO"):
+        run("try", tmp_path / "pipe")
+
+
+def test_try_of_an_archive_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "a.zip").write_bytes(b"PK\x03\x04rest")
+    with pytest.raises(DisarrayError, match="unpack it"):
+        run("try", tmp_path / "a.zip")
 
 
 def test_try_with_an_unknown_zone_names_the_nearest() -> None:

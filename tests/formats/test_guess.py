@@ -10,6 +10,7 @@ from disarray.errors import ConfigError
 from disarray.formats.dataset_text import dataset_block, dataset_table
 from disarray.formats.guess import guess
 from disarray.formats.infer import column_type, name_and_unit
+from disarray.formats.loader import describe_text
 from disarray.model.dataset_reader import read_datasets
 from disarray.model.format import ColumnType
 from disarray.model.spec_table import Problems
@@ -74,6 +75,7 @@ def test_event_time_is_the_first_column_that_is_a_stamp(shipped: Shipped) -> Non
     assert found.event_time == {"from": "time", "layouts": ["iso"]}
     assert found.columns["updated"] == {"type": "timestamp", "layouts": "iso"}
     assert not found.local_time
+    assert found.checks == ["'updated' is a stamp too; make sure that readings happened at 'time'"]
 
 
 def test_a_date_beside_a_time_is_joined(shipped: Shipped) -> None:
@@ -114,6 +116,22 @@ def test_a_few_odd_cells_do_not_make_a_text_of_numbers(shipped: Shipped) -> None
     found = guess("\n".join([*lines, "2024-03-01T11:00:00Z,ERR\n"]).encode(), shipped)
     assert found.columns["x"]["type"] == "float64"
     assert found.checks == ["'x' holds numbers but for 1 cells, whose rows are rejected"]
+
+
+def test_a_format_without_header_line_is_known_by_width_and_stamp(shipped: Shipped) -> None:
+    own = describe_text(
+        "logger",
+        """
+        delimiter = ";"
+        header = { names = ["when", "level"] }
+        event_time = { from = "when", layouts = "%d.%m.%Y %H:%M" }
+        columns = { level = "float64" }
+        """,
+    )
+    known = {**shipped, "logger": own}
+    assert guess(b"01.02.2024 10:00;1.5\n01.02.2024 10:01;1.6\n", known).format == "logger"
+    assert guess(b"2024-02-01 10:00:00;1.5\n2024-02-01 10:01:00;1.6\n", known).format != "logger"
+    assert guess(b"01.02.2024 10:00;1.5;x\n01.02.2024 10:01;1.6;x\n", known).format != "logger"
 
 
 def test_twelve_hour_clocks_are_seen(shipped: Shipped) -> None:

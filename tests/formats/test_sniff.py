@@ -35,6 +35,25 @@ def test_a_file_without_header_gets_numbered_columns() -> None:
     assert found.header == ("column_1", "column_2")
 
 
+def test_a_preamble_of_the_same_width_is_not_the_header() -> None:
+    found = sniff(b";SN: 7\n;77\n;Counter\nstamp;kWh\n01.02.2024 10:00;1,5\n01.02.2024 10:10;2,5\n")
+    assert found is not None
+    assert (found.header_line, found.header) == (4, ("stamp", "kWh"))
+
+
+def test_a_broken_line_among_the_readings_does_not_hide_the_header() -> None:
+    found = sniff(b"t,x\n1,2\n3,4\nbroken\n5,6\n7,8\n9,10\n11,12\n")
+    assert found is not None
+    assert found.header_line == 1
+    assert len(found.rows) == 6
+
+
+def test_a_header_alone_names_columns_without_rows() -> None:
+    found = sniff(b"a,b\nc,d\n")
+    assert found is not None
+    assert found.rows == ()
+
+
 def test_plain_prose_is_no_table() -> None:
     assert sniff(b"Dear reader\nthis is a letter\n") is None
 

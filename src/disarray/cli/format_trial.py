@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 import tomllib
 from dataclasses import dataclass
@@ -16,10 +17,11 @@ from disarray.formats.loader import all_descriptions, find_description
 from disarray.formats.parquet_guess import PARQUET_MAGIC, guess_parquet
 from disarray.formats.survey import survey
 from disarray.kernels.decompression import Unpacker, detect_compression
+from disarray.kernels.opening import open_beneath
 from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.kernels.preview import preview_file
 from disarray.model.dataset_reader import read_datasets
-from disarray.model.format import EVENT_US, ColumnType, Compression, Origin
+from disarray.model.format import EVENT_US, ColumnType, Compression, FileKind, Origin
 from disarray.model.matching import match_file, subject_from_preamble
 from disarray.model.spec_table import Problems
 
@@ -72,7 +74,7 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
         )
         preview = preview_file(request)
     fingerprint = preview.outcome.fingerprint
-    problem = _problem(preview)
+    problem = _problem(preview, dataset.format.kind)
     if fingerprint is None or problem:
         raise UnreadableFileError(
             f"{file} cannot be read as '{dataset.format.name}': {problem}. Nothing was changed; "
@@ -99,11 +101,12 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
     )
 
 
-def _problem(preview: Preview) -> str | None:
+def _problem(preview: Preview, kind: FileKind) -> str | None:
     fingerprint = preview.outcome.fingerprint
     if preview.outcome.status is not ReadStatus.READ or fingerprint is None:
         return preview.outcome.message
-    if not preview.table.num_rows and not preview.outcome.counts.rejected:
+    empty = not preview.table.num_rows and not preview.outcome.counts.rejected
+    if empty and kind is FileKind.DELIMITED and not fingerprint.end.state.header:
         return "no line of it is a reading, and none is the header of this format"
     return None
 
@@ -142,11 +145,13 @@ def _head(path: Path) -> tuple[bytes, bool]:
                 return bytes(head), not head.startswith(PARQUET_MAGIC)
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from error
+    except UnreadableFileError as error:
+        raise UnreadableFileError(f"{path} {error}") from error
     return bytes(head), False
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
+    with os.fdopen(open_beneath(str(path), [str(path.parent)]), "rb") as stream:
         first = stream.read(_PIECE_BYTES)
         rest = iter(lambda: stream.read(_PIECE_BYTES), b"")
         kind = detect_compression(first, Compression.AUTO)

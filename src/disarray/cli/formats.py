@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from disarray.errors import ConfigError
+
 formats_app = typer.Typer(
     no_args_is_help=True, help="Instrument formats: list them, show one, try one on a file."
 )
@@ -59,8 +61,14 @@ def try_format(
     as_json: AsJson = False,
 ) -> None:
     """Read a file as the pipeline would, show what came out of it, and propose a dataset. Nothing is changed."""
-    from disarray.cli.format_report import report_json, report_text
-    from disarray.cli.format_trial import try_file
+    try:
+        from disarray.cli.format_report import report_json, report_text
+        from disarray.cli.format_trial import try_file
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`formats try` reads files as a worker does and needs {error.name}; "
+            "install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
 
     trial = try_file(file, format_name=format_name, zone=zone, project=project)
     if as_json:

@@ -18,6 +18,7 @@ from disarray.formats.infer import (
     has_offset,
     name_and_unit,
     says_time,
+    stamp_fits,
     time_layouts,
 )
 from disarray.formats.sniff import NULL_WORDS, Sniffed, decode_head, is_number, sniff, split_line
@@ -93,13 +94,24 @@ def header_of(lines: Sequence[str], described: Format) -> tuple[str, ...] | None
     """The cells of the header line where the description expects it."""
     rule = described.header
     if rule.names:
-        return rule.names
+        return rule.names if _fits_without_header(lines, described) else None
     if rule.pattern:
         candidates = [line for line in lines if re.search(rule.pattern, line)][:1]
     else:
         at = rule.line - 1 if rule.line else (described.preamble.lines or 0)
         candidates = list(lines[at : at + 1])
     return split_line(candidates[0], described.delimiter) if candidates else None
+
+
+def _fits_without_header(lines: Sequence[str], described: Format) -> bool:
+    """Whether the first row has as many cells as there are names, and a stamp where one belongs."""
+    first = next((line for line in lines[described.preamble.lines or 0 :] if line), "")
+    cells = split_line(first, described.delimiter)
+    if len(cells) != len(described.header.names) or described.event_time is None:
+        return False
+    places = [source.locate(described.header.names) for source in described.event_time.sources]
+    stamp = " ".join(cells[at] for at in places if at is not None)
+    return any(stamp_fits(stamp, layout) for layout in described.event_time.layouts)
 
 
 def _first_match(pattern: str, lines: Sequence[str]) -> bool:
@@ -195,6 +207,7 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         column: dict[str, object] = {"type": str(column_type(cells[name]))}
         if layouts:
             column = {"type": str(ColumnType.TIMESTAMP), "layouts": layouts[0]}
+            found.checks.append(which_stamp(name, times[0]))
         if own_name != name:
             column = {"from": name, **column}
         if unit:
@@ -205,6 +218,11 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         if not filled(cells[name]):
             found.checks.append(f"'{name}' is empty in the sample and is taken as text")
         found.columns[own_name] = column
+
+
+def which_stamp(other: str, chosen: str) -> str:
+    """What to ask a person where a file has several stamps."""
+    return f"'{other}' is a stamp too; make sure that readings happened at '{chosen}'"
 
 
 def _odd_cells(cells: Sequence[str], type_: object) -> int:

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from disarray.formats.sniff import NULL_WORDS, is_number
 from disarray.model.expressions import KEYWORDS, Function
-from disarray.model.format import ColumnType
+from disarray.model.format import ColumnType, LayoutKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from disarray.model.format import TimeLayout
 
 _DATES = (
     "%Y-%m-%d",
@@ -30,7 +32,7 @@ _EPOCHS = {"epoch s": (1e8, 1e10), "epoch ms": (1e11, 1e13), "epoch us": (1e14, 
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _ISO_WITH_OFFSET = re.compile(r".*(Z|[+-]\d\d:?\d\d)", re.ASCII)
 _TIME_WORDS = re.compile(
-    r"time|date|stamp|zeit|datum|orario|heure|fecha|hora|epoch|when|clock", re.IGNORECASE
+    r"time|(?<!up)date|\bts\b|stamp|zeit|datum|orario|heure|fecha|hora|epoch|when|clock", re.IGNORECASE
 )
 _UNIT = re.compile(r"\s*[\[(]([^\[\]()]{1,15})[\])]\s*$")
 _SLASH_UNIT = re.compile(r"(?<=\w)/([A-Za-zµΩ°%][\w.²³]{0,7})$")
@@ -97,6 +99,15 @@ def epoch_layout(header: str, cells: Sequence[str]) -> str | None:
 def says_time(header: str) -> bool:
     """Whether a header speaks of time."""
     return _TIME_WORDS.search(header) is not None
+
+
+def stamp_fits(text: str, layout: TimeLayout) -> bool:
+    """Whether a text can be a stamp of this layout."""
+    if layout.is_numeric:
+        return is_number(text)
+    if layout.kind is LayoutKind.ISO:
+        return _ISO.fullmatch(text.replace(" ", "T", 1)) is not None
+    return _count_misfits(layout.pattern, [text]) == 0
 
 
 def has_offset(cells: Sequence[str]) -> bool:

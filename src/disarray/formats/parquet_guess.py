@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
-from disarray.formats.guess import Guess
+from disarray.formats.guess import Guess, which_stamp
 from disarray.formats.infer import name_and_unit, says_time
 from disarray.model.format import ColumnType
 
@@ -49,6 +49,7 @@ def guess_parquet(path: Path) -> Guess:
         table["type"] = str(type_)
         if type_ is ColumnType.TIMESTAMP:
             table["layouts"] = "iso"
+            found.checks.append(which_stamp(column.name, event.name))
         if unit:
             table["unit"] = unit
         found.columns[own_name] = table

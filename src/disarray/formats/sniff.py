@@ -6,8 +6,13 @@ import csv
 import re
 from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DELIMITERS = ("\t", ";", ",", "|")
 NULL_WORDS = frozenset({"N/A", "n/a", "NA", "NULL", "null", "None", "-", "--", "NaN", "nan", "#N/A"})
@@ -15,7 +20,7 @@ _FALLBACKS = ("utf-8", "windows-1252", "iso-8859-1")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 _POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?", re.ASCII)
-_UNIT_CELL = re.compile(r"[\[(].*[\])]|[a-zA-Z°µΩ%/²³]{1,8}|")
+_UNIT_CELL = re.compile(r"[\[(].*[\])]|[a-zA-Z°µΩ%/²³]{1,4}|")
 _MOST_ROWS = 5_000
 
 
@@ -56,27 +61,25 @@ def sniff(head: bytes) -> Sniffed | None:
     """The likeliest structure of a delimited text, or None where no delimiter makes a table of it."""
     encodings, lines = decode_head(head)
     lines = lines[:_MOST_ROWS]
-    best: tuple[int, str, int, int] | None = None
-    for delimiter in DELIMITERS:
-        start, width, length = _longest_table(lines, delimiter)
-        score = length * min(width, 8)
-        if width >= 2 and length >= 2 and (best is None or score > best[0]):
-            best = (score, delimiter, start, length)
-    if best is None:
+    best = max((_longest_stretch(lines, delimiter), delimiter) for delimiter in DELIMITERS)
+    (score, width), delimiter = best
+    if score == 0:
         return None
-    _, delimiter, start, length = best
-    table = [split_line(line, delimiter) for line in lines[start : start + length]]
-    named = not _is_data(table[0])
-    units = named and len(table) > 2 and _are_units(table[1]) and _is_data(table[2])
-    rows = table[1 + units :] if named else table
+    numbered = [(at, split_line(line, delimiter)) for at, line in enumerate(lines) if line]
+    table = [(at, cells) for at, cells in numbered if len(cells) == width]
+    first = _first_data(table)
+    units = 2 <= first < len(table) and _are_units(table[first - 1][1]) and not _is_data(table[first - 2][1])
+    at = first - 1 - units
+    named = at >= 0 and (first == len(table) or table[first][0] - table[at][0] == 1 + units)
+    rows = tuple(cells for _, cells in table[first:] if any(cells))
     return Sniffed(
         encodings=encodings,
         delimiter=delimiter,
         decimal=_decimal_mark(rows, delimiter),
-        header_line=start + 1 if named else None,
-        units_row=units,
-        header=table[0] if named else tuple(f"column_{index}" for index in range(1, len(table[0]) + 1)),
-        rows=tuple(row for row in rows if any(row)),
+        header_line=table[at][0] + 1 if named else None,
+        units_row=named and units,
+        header=table[at][1] if named else tuple(f"column_{number}" for number in range(1, width + 1)),
+        rows=rows,
     )
 
 
@@ -95,17 +98,19 @@ def is_number(cell: str) -> bool:
     return _NUMBER.fullmatch(cell) is not None
 
 
-def _longest_table(lines: list[str], delimiter: str) -> tuple[int, int, int]:
-    """Start, width and length of the longest stretch of lines with equally many cells."""
-    best = (0, 0, 0)
-    start = 0
+def _longest_stretch(lines: list[str], delimiter: str) -> tuple[int, int]:
+    """A score and the width of the longest stretch of lines with equally many cells, two at least."""
     widths = [len(split_line(line, delimiter)) if line else 0 for line in lines]
-    for index in range(len(widths) + 1):
-        if index == len(widths) or widths[index] != widths[start]:
-            if widths and widths[start] >= 2 and index - start > best[2]:
-                best = (start, widths[start], index - start)
-            start = index
-    return best
+    stretches = [(len(list(group)), width) for width, group in groupby(widths) if width >= 2]
+    length, width = max(stretches, default=(0, 0))
+    return (length * min(width, 8), width) if length >= 2 else (0, 0)
+
+
+def _first_data(table: list[tuple[int, tuple[str, ...]]]) -> int:
+    """Where readings begin: the first of two data rows; a number in a preamble stands alone."""
+    data = [_is_data(cells) for _, cells in table]
+    pairs = (at for at in range(len(data) - 1) if data[at] and data[at + 1])
+    return next(pairs, len(data) - 1 if data[-1] else len(data))
 
 
 def _is_data(cells: tuple[str, ...]) -> bool:
@@ -117,7 +122,7 @@ def _are_units(cells: tuple[str, ...]) -> bool:
     return any(cells) and all(_UNIT_CELL.fullmatch(cell) for cell in cells)
 
 
-def _decimal_mark(rows: list[tuple[str, ...]], delimiter: str) -> str:
+def _decimal_mark(rows: Sequence[tuple[str, ...]], delimiter: str) -> str:
     marks: Counter[str] = Counter()
     for row in rows:
         for cell in row:
