@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from disarray.kernels.columns import constant_column, finish_column, stamps_of, trim
+from disarray.kernels.columns import constant_column, finish_column, stamps_of, trimmed
 from disarray.kernels.times import parse_stamps
 from disarray.model.format import ColumnType, LayoutKind
 
@@ -153,7 +153,7 @@ class ArrowRowReader:
                 columns.append(constant_column(bound.constant, bound.column, len(rows)))
                 continue
             raw = _column(table, bound.cell)
-            finished = finish_column(raw, bound, fmt, binding.numbers, binding.zone)
+            finished = finish_column(raw, bound.column, rules=binding.rules)
             columns.append(finished.values)
             if finished.doubtful is not None:
                 doubtful |= finished.doubtful
@@ -165,9 +165,9 @@ class ArrowRowReader:
         raw = [_column(table, cell) for cell in self.binding.time_cells]
         if pa.types.is_timestamp(raw[0].type):
             return stamps_of(raw[0])
-        trimmed = [trim(cell) for cell in raw]
-        text = trimmed[0] if len(trimmed) == 1 else pc.binary_join_element_wise(*trimmed, " ")
-        layouts, numbers = self.spec.event_time.layouts, self.binding.numbers
+        texts = [trimmed(cell, self.spec.format) for cell in raw]
+        text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
+        layouts, numbers = self.spec.event_time.layouts, self.binding.rules.numbers
         return parse_stamps(text.fill_null(""), layouts, numbers=numbers, start_us=self.binding.start_us)
 
 

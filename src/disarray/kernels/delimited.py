@@ -245,11 +245,13 @@ class DelimitedParser:
         if any(is_null(time, fmt) for time in times):
             raise RowRejected(RejectReason.MISSING_TIME)
         layouts = self.spec.event_time.layouts
-        stamp = parse_stamp(" ".join(times), layouts, numbers=binding.numbers, start_us=binding.start_us)
+        stamp = parse_stamp(
+            " ".join(times), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
+        )
         values = [
             bound.constant
             if bound.cell is None
-            else read_value(cells[bound.cell], bound.column, fmt, binding.numbers, binding.zone)
+            else read_value(cells[bound.cell], bound.column, rules=binding.rules)
             for bound in binding.columns
         ]
         return ExactRow(line, stamp, values)
