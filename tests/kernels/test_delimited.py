@@ -90,6 +90,13 @@ def test_preamble_by_count_with_fields_units_row_and_byte_order_mark() -> None:
     assert rows(data, serial, column("value"), fmt=fmt) == [{"_event_us": 0, "serial": 17, "value": 1.5}]
 
 
+def test_a_units_row_is_no_reading_however_long_it_is() -> None:
+    fmt = Format(name="lab", header=Header(units_row=True), max_line_bytes=30)
+    for length in (25, 35, 5_000_000):
+        data = "time,value\n" + "u" * length + "\n2024-01-01,1\n"
+        assert (values(data, fmt=fmt), reasons(data, fmt=fmt)) == ([1.0], [])
+
+
 def test_the_header_is_found_by_pattern_after_any_preamble() -> None:
     fmt = Format(name="lab", header=Header(pattern="^time,"))
     _, lines = parse(b"hello\n\nworld\ntime,value\n2024-01-01,1\n", spec_of(fmt=fmt))
@@ -206,6 +213,18 @@ def test_integers_that_overflow_are_rejected_and_hex_is_no_integer() -> None:
     data = "time,count\n2024-01-01,9223372036854775808\n2024-01-01,0x10\n2024-01-01,1.0\n2024-01-01,7\n"
     assert reasons(data, count) == [(2, "integer_overflow"), (3, "bad_number"), (4, "bad_number")]
     assert values(data, count) == [7]
+
+
+def test_hex_is_no_integer_even_where_arrow_would_take_it() -> None:
+    count = column("count", ColumnType.INT64)
+    assert reasons("time,count\n2024-01-01,0x10\n2024-01-01,16\n", count) == [(2, "bad_number")]
+
+
+def test_minus_zero_is_stored_as_zero_whichever_way_it_is_read() -> None:
+    scaled = column("value", scale=-2.0)
+    for data in ("time,value\n2024-01-01,-0\n", "time,value\n2024-01-01,-0\n2024-01-01,bad\n"):
+        assert str(values(data)[0]) == "0.0"
+    assert str(values("time,value\n2024-01-01,0\n", scaled)[0]) == "0.0"
 
 
 def test_nonfinite_values_become_null_where_the_column_says_so() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from blake3 import blake3
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import FragmentWriteError
@@ -101,6 +101,7 @@ def test_digests_tell_nulls_lengths_and_columns_apart() -> None:
     assert len({digest_table(table) for table in variants}) == len(variants)
 
 
+@settings(max_examples=40)
 @given(any_rows)
 def test_what_is_written_is_read_back_bit_by_bit(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float | None, int | None, str | None]]
@@ -207,3 +208,15 @@ def test_the_readings_before_a_seam_can_be_counted(desk: Desk) -> None:
     outcome = desk.write(HEADER + lines(0, 10)).read()
     (part,) = outcome.fragments
     assert count_rows_before(part.file, part.row_group, position=part.last_position) == 9
+
+
+def test_a_file_that_holds_one_channel_after_the_other_does_not_crumble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fragments_module, "_FLUSH_BYTES", 2_000)
+    builder = FragmentBuilder(SPEC, MemorySink())
+    for _ in range(20):
+        builder.add(readings(*[(hour * HOUR_US, 1, 1, "x") for hour in range(20)]))
+    builder.cut()
+    assert sum(part.rows for part in builder.fragments) == 400
+    assert len(builder.fragments) <= 20 * 3

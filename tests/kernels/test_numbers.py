@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disarray.kernels.numbers import NumberSyntax
@@ -111,6 +111,7 @@ def test_decimal_comma_and_grouping_are_taken_by_the_rule(text: str, value: floa
     assert german.column_of_floats(pa.array([text])).to_pylist() == [value]
 
 
+@settings(max_examples=50)
 @given(st.lists(hostile_texts.filter(lambda text: not set(text) & set(",\n\r")), min_size=1, max_size=10))
 def test_a_row_reads_the_same_whatever_rows_stand_beside_it(texts: list[str]) -> None:
     """Arrow's own conversion while parsing, the text columns and the exact way must agree row by row."""

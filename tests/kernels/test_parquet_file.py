@@ -68,3 +68,16 @@ def test_a_column_of_another_type_fails_the_file(desk: Desk) -> None:
     outcome = write(desk, count=[1.5], time=[START], value=[1.0]).read()
     assert outcome.status is ReadStatus.FAILED
     assert "count does not fit int64" in (outcome.message or "")
+
+
+def test_timestamp_columns_may_be_typed_or_numbers_by_their_layout(tmp_path: Path) -> None:
+    epoch = TimeLayout(LayoutKind.EPOCH)
+    spec = spec_of(
+        column("at", ColumnType.TIMESTAMP, layouts=(epoch,)),
+        column("then", ColumnType.TIMESTAMP, layouts=(epoch,)),
+        fmt=SPEC.format,
+    )
+    desk = write(Desk(tmp_path, spec), time=[START, START], at=[START, None], then=[7, None])
+    desk.read()
+    assert desk.values("at") == [START, None]
+    assert desk.values("then") == [datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC), None]

@@ -120,9 +120,10 @@ def test_sunnybeam_meets_the_lifetime_counter_and_blank_is_not_zero(tmp_path: Pa
 def test_danfoss_meets_the_daily_counters_of_thirteen_inverters(tmp_path: Path) -> None:
     (table,) = read_real(tmp_path, "danfoss", "Europe/Rome", "danfoss_pv/*/details.txt")
     assert table.num_rows == 9_477
+    zone = pinned_zone("Europe/Rome")
     days: dict[tuple[str, date], float] = defaultdict(float)
     for row in table.to_pylist():
-        local = datetime.fromtimestamp(row["_event_us"] / 1e6, tz=pinned_zone("Europe/Rome"))
+        local = datetime.fromtimestamp(row["_event_us"] / 1e6, tz=zone)
         key = (row["serial"], local.date())
         days[key] = max(days[key], row["energy_today"] or 0.0)
     assert len({serial for serial, _ in days}) == 13

@@ -10,14 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
 
-from disarray.kernels.columns import constant_column, finish_column, trim
-from disarray.kernels.times import StampColumn, parse_stamps
+from disarray.kernels.columns import constant_column, finish_column, stamps_of, trimmed
+from disarray.kernels.times import parse_stamps
 from disarray.model.format import ColumnType, LayoutKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.kernels.binding import Binding
+    from disarray.kernels.times import StampColumn
     from disarray.model.read_spec import ReadSpec
 
 _ISO_TYPES = {"naive": pa.timestamp("us"), "zoned": pa.timestamp("us", tz="UTC")}
@@ -152,7 +153,7 @@ class ArrowRowReader:
                 columns.append(constant_column(bound.constant, bound.column, len(rows)))
                 continue
             raw = _column(table, bound.cell)
-            finished = finish_column(raw, bound, fmt, binding.numbers, binding.zone)
+            finished = finish_column(raw, bound.column, rules=binding.rules)
             columns.append(finished.values)
             if finished.doubtful is not None:
                 doubtful |= finished.doubtful
@@ -163,12 +164,10 @@ class ArrowRowReader:
     def _stamps(self, table: pa.Table) -> StampColumn:
         raw = [_column(table, cell) for cell in self.binding.time_cells]
         if pa.types.is_timestamp(raw[0].type):
-            ok = raw[0].is_valid().to_numpy(zero_copy_only=False)
-            us = raw[0].cast(pa.int64()).fill_null(0).to_numpy()
-            return StampColumn(us, np.full(len(us), self._iso == "naive"), ok)
-        trimmed = [trim(cell) for cell in raw]
-        text = trimmed[0] if len(trimmed) == 1 else pc.binary_join_element_wise(*trimmed, " ")
-        layouts, numbers = self.spec.event_time.layouts, self.binding.numbers
+            return stamps_of(raw[0])
+        texts = [trimmed(cell, self.spec.format) for cell in raw]
+        text = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, " ")
+        layouts, numbers = self.spec.event_time.layouts, self.binding.rules.numbers
         return parse_stamps(text.fill_null(""), layouts, numbers=numbers, start_us=self.binding.start_us)
 
 

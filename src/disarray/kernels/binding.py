@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.numbers import NumberSyntax
 from disarray.kernels.rejects import RowRejected
 from disarray.kernels.times import parse_stamp
-from disarray.kernels.values import ExactValue, read_value
-from disarray.kernels.zones import ZoneTable, load_zone
+from disarray.kernels.values import CellRules, ExactValue, read_value
 from disarray.model.format import LayoutKind, Origin
 
 if TYPE_CHECKING:
@@ -35,14 +33,12 @@ class Binding:
     time_cells: tuple[int, ...]
     columns: tuple[BoundColumn, ...]
     start_us: int | None
-    numbers: NumberSyntax
-    zone: ZoneTable | None
+    rules: CellRules
 
 
 def bind_header(spec: ReadSpec, header: tuple[str, ...], fields: dict[str, str]) -> Binding:
     """Tie the columns to a header and the preamble's fields; a missing one fails the file."""
-    numbers = NumberSyntax(spec.format.decimal, spec.format.thousands)
-    zone = load_zone(spec.event_time.zone) if spec.event_time.zone else None
+    rules = CellRules.of(spec)
     time_cells = [source.locate(header) for source in spec.event_time.sources]
     missing = [
         f"event time {source}"
@@ -52,7 +48,7 @@ def bind_header(spec: ReadSpec, header: tuple[str, ...], fields: dict[str, str])
     bound: list[BoundColumn] = []
     for column in spec.columns:
         if column.origin is Origin.PREAMBLE:
-            bound.append(_bind_preamble(spec, column, fields, numbers, zone))
+            bound.append(_bind_preamble(column, fields, rules))
             continue
         found = column.in_header(header)
         if found is not None:
@@ -63,30 +59,26 @@ def bind_header(spec: ReadSpec, header: tuple[str, ...], fields: dict[str, str])
             bound.append(BoundColumn(column, None))
     if missing:
         raise UnreadableFileError(f"the header has no {', no '.join(missing)}; it reads: {_shown(header)}")
-    start_us = _start_us(spec, fields, numbers, zone)
+    start_us = _start_us(spec, fields, rules)
     cells = tuple(cell for cell in time_cells if cell is not None)
-    return Binding(len(header), cells, tuple(bound), start_us, numbers, zone)
+    return Binding(len(header), cells, tuple(bound), start_us, rules)
 
 
-def _bind_preamble(
-    spec: ReadSpec, column: Column, fields: dict[str, str], numbers: NumberSyntax, zone: ZoneTable | None
-) -> BoundColumn:
+def _bind_preamble(column: Column, fields: dict[str, str], rules: CellRules) -> BoundColumn:
     text = next((fields[name] for name in column.source.names if name in fields), None)
     if text is None:
         if column.required:
             raise UnreadableFileError(f"the preamble has no {column.source} for column {column.name}")
         return BoundColumn(column, None)
     try:
-        return BoundColumn(column, None, read_value(text, column, spec.format, numbers, zone))
+        return BoundColumn(column, None, read_value(text, column, rules=rules))
     except RowRejected as rejected:
         raise UnreadableFileError(
             f"the preamble's {column.name} is {text!r}: {rejected.reason.value}"
         ) from rejected
 
 
-def _start_us(
-    spec: ReadSpec, fields: dict[str, str], numbers: NumberSyntax, zone: ZoneTable | None
-) -> int | None:
+def _start_us(spec: ReadSpec, fields: dict[str, str], rules: CellRules) -> int | None:
     if all(layout.kind is not LayoutKind.RELATIVE for layout in spec.event_time.layouts):
         return None
     start = spec.event_time.start
@@ -94,13 +86,13 @@ def _start_us(
         name = start.field if start else "start"
         raise UnreadableFileError(f"times are relative, and the preamble has no start stamp {name!r}")
     try:
-        stamp = parse_stamp(fields[start.field], start.layouts, numbers=numbers, start_us=None)
+        stamp = parse_stamp(fields[start.field], start.layouts, numbers=rules.numbers, start_us=None)
     except RowRejected as rejected:
         raise UnreadableFileError(f"the start stamp {fields[start.field]!r} fits no layout") from rejected
     if not stamp.is_local:
         return stamp.us
-    assert zone is not None, "a local layout comes with a zone"
-    instant = zone.instant(stamp.us)
+    assert rules.zone is not None, "a local layout comes with a zone"
+    instant = rules.zone.instant(stamp.us)
     if instant is None:
         raise UnreadableFileError(f"the start stamp {fields[start.field]!r} never was on a local clock")
     return instant

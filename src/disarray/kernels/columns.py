@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.kernels.numbers import BLANKS
-from disarray.kernels.times import parse_stamps
+from disarray.kernels.times import StampColumn, parse_stamps
 from disarray.kernels.zones import END_EVENT_US, FIRST_EVENT_US
 from disarray.model.format import ColumnType, Nonfinite
 
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.binding import BoundColumn
-    from disarray.kernels.numbers import NumberSyntax
-    from disarray.kernels.values import ExactValue
-    from disarray.kernels.zones import ZoneTable
+    from disarray.kernels.values import CellRules, ExactValue
     from disarray.model.format import Column, Format
 
 ARROW_TYPES: dict[ColumnType, pa.DataType] = {
@@ -42,15 +39,13 @@ class FinishedColumn:
     doubtful: NDArray[np.bool_] | None = None
 
 
-def finish_column(
-    raw: pa.Array[Any], bound: BoundColumn, fmt: Format, numbers: NumberSyntax, zone: ZoneTable | None
-) -> FinishedColumn:
+def finish_column(raw: pa.Array[Any], column: Column, *, rules: CellRules) -> FinishedColumn:
     """Turn a column as read (text, or already typed by Arrow) into the declared one."""
-    column = bound.column
+    fmt, numbers = rules.format, rules.numbers
     is_text = pa.types.is_string(raw.type)
     match column.type:
         case ColumnType.STRING:
-            finished = FinishedColumn(_trimmed(raw, fmt) if fmt.strip else raw)
+            finished = FinishedColumn(trimmed(raw, fmt) if fmt.strip else raw)
         case ColumnType.FLOAT64:
             finished = _finish_floats(*_numeric(raw, is_text, fmt, numbers.column_of_floats), column)
         case ColumnType.INT64:
@@ -58,7 +53,7 @@ def finish_column(
         case ColumnType.BOOL:
             finished = _finish_bools(raw, fmt) if is_text else FinishedColumn(raw)
         case ColumnType.TIMESTAMP:
-            finished = _finish_timestamps(raw, column, fmt, numbers, zone)
+            finished = _finish_timestamps(raw, column, rules)
         case _:
             assert_never(column.type)
     if not column.nullable and finished.values.null_count:
@@ -79,16 +74,19 @@ def constant_column(value: ExactValue, column: Column, rows: int) -> pa.Array[An
     return pa.repeat(exact_column([value], column)[0], rows)
 
 
-def trim(text: pa.Array[Any]) -> pa.Array[Any]:
-    """Without the blanks around each cell."""
-    return pc.ascii_trim(text, BLANKS)
+def stamps_of(array: pa.Array[Any]) -> StampColumn:
+    """Stamps that come typed: local where they carry no zone, digits beyond the microsecond cut off."""
+    ok = array.is_valid().to_numpy(zero_copy_only=False)
+    us = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+    return StampColumn(us, np.full(len(us), array.type.tz is None), ok)
 
 
-def _trimmed(text: pa.Array[Any], fmt: Format) -> pa.Array[Any]:
-    trimmed = trim(text)
+def trimmed(text: pa.Array[Any], fmt: Format) -> pa.Array[Any]:
+    """Without the blanks around each cell, and null where that leaves a null token."""
+    bare = pc.ascii_trim(text, BLANKS)
     tokens = pa.array(["", *fmt.null_tokens], pa.string())
-    null = pc.is_in(trimmed, tokens)
-    return pc.if_else(null, pa.scalar(None, pa.string()), trimmed) if _mask(null).any() else trimmed
+    null = pc.is_in(bare, tokens)
+    return pc.if_else(null, pa.scalar(None, pa.string()), bare) if _mask(null).any() else bare
 
 
 def _numeric(
@@ -96,7 +94,7 @@ def _numeric(
 ) -> tuple[pa.Array[Any], NDArray[np.bool_] | None]:
     if not is_text:
         return raw, None
-    text = _trimmed(raw, fmt)
+    text = trimmed(raw, fmt)
     values = convert(text)
     failed = _mask(values.is_null()) & ~_mask(text.is_null())
     return values, failed if failed.any() else None
@@ -123,7 +121,7 @@ def _finish_floats(raw: pa.Array[Any], doubtful: NDArray[np.bool_] | None, colum
 
 
 def _finish_bools(raw: pa.Array[Any], fmt: Format) -> FinishedColumn:
-    text = _trimmed(raw, fmt)
+    text = trimmed(raw, fmt)
     true = pc.is_in(text, pa.array(fmt.true_tokens, pa.string()))
     false = pc.is_in(text, pa.array(fmt.false_tokens, pa.string()))
     known = _mask(pc.or_(true, false))
@@ -132,18 +130,20 @@ def _finish_bools(raw: pa.Array[Any], fmt: Format) -> FinishedColumn:
     return FinishedColumn(values, failed if failed.any() else None)
 
 
-def _finish_timestamps(
-    raw: pa.Array[Any], column: Column, fmt: Format, numbers: NumberSyntax, zone: ZoneTable | None
-) -> FinishedColumn:
-    text = _trimmed(raw, fmt)
-    stamps = parse_stamps(text.fill_null(""), column.layouts, numbers=numbers, start_us=None)
+def _finish_timestamps(raw: pa.Array[Any], column: Column, rules: CellRules) -> FinishedColumn:
+    if pa.types.is_timestamp(raw.type):
+        stamps = stamps_of(raw)
+        null = ~stamps.ok
+    else:
+        text = trimmed(raw, rules.format)
+        stamps = parse_stamps(text.fill_null(""), column.layouts, numbers=rules.numbers, start_us=None)
+        null = _mask(text.is_null())
     us = stamps.us.copy()
-    null = _mask(text.is_null())
     good = stamps.ok & (us >= FIRST_EVENT_US) & (us < END_EVENT_US)
     local = np.flatnonzero(good & stamps.is_local)
     if len(local):
-        assert zone is not None, "a local layout comes with a zone"
-        us[local], in_gap = zone.earlier(us[local])
+        assert rules.zone is not None, "a local layout comes with a zone"
+        us[local], in_gap = rules.zone.earlier(us[local])
         if in_gap is not None:
             good[local[in_gap]] = False
     failed = ~good & ~null

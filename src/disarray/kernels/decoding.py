@@ -98,6 +98,8 @@ def _recode_whole(frame: Frame, fmt: Format) -> bytes | None:
         text = frame.data.decode(fmt.encodings[0])
     except UnicodeDecodeError:
         return None
+    if fmt.encodings[0] == "utf-8":
+        return frame.data
     encoded = text.encode()
     return encoded if encoded.count(b"\n") == len(frame) else None
 

@@ -31,6 +31,9 @@ def detect_compression(head: bytes, declared: Compression) -> Compression:
     """What wraps the bytes, judged by the first of them; a wrapping the format rules out fails the file."""
     if head.startswith(_ZIP):
         raise UnreadableFileError("is a zip archive; unpack it beside the archive and the files are read")
+    if not head:
+        # A file that has just been created: nothing to unpack, and nothing to blame it for.
+        return Compression.NONE
     found = next((kind for magic, kind in _MAGICS if head.startswith(magic)), Compression.NONE)
     if declared in (Compression.AUTO, found):
         return found

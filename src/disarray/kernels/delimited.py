@@ -78,7 +78,7 @@ class DelimitedParser:
             return at + 1
         guard_preamble(number, fmt)
         if len(raw) > fmt.max_line_bytes:
-            self.refuse_overlong(number)
+            self.take_overlong(number)
         text = lenient_text(raw.removeprefix(b"\xef\xbb\xbf") if number == 1 else raw, fmt)
         if ends_preamble(text, number, fmt):
             self.state = replace(self.state, header=fmt.header.names, phase=Phase.BODY)
@@ -97,11 +97,15 @@ class DelimitedParser:
         dispositions[at] = Disposition.BLANK if blank else Disposition.PREAMBLE
         return at + 1
 
-    def refuse_overlong(self, number: int) -> None:
-        """Fail a file that has a line beyond the cap where its header should be."""
+    def take_overlong(self, number: int) -> Disposition:
+        """Say what a line beyond the cap is; where the header should be, it fails the file."""
         if self.state.phase is Phase.PREAMBLE:
             cap = self.spec.format.max_line_bytes
             raise UnreadableFileError(f"line {number}, before the header, is longer than {cap} bytes")
+        if self.state.phase is Phase.UNITS:
+            self.state = replace(self.state, phase=Phase.BODY)
+            return Disposition.PREAMBLE
+        return Disposition.REJECTED
 
     def _bind(self, *, must: bool) -> None:
         try:
@@ -241,11 +245,13 @@ class DelimitedParser:
         if any(is_null(time, fmt) for time in times):
             raise RowRejected(RejectReason.MISSING_TIME)
         layouts = self.spec.event_time.layouts
-        stamp = parse_stamp(" ".join(times), layouts, numbers=binding.numbers, start_us=binding.start_us)
+        stamp = parse_stamp(
+            " ".join(times), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
+        )
         values = [
             bound.constant
             if bound.cell is None
-            else read_value(cells[bound.cell], bound.column, fmt, binding.numbers, binding.zone)
+            else read_value(cells[bound.cell], bound.column, rules=binding.rules)
             for bound in binding.columns
         ]
         return ExactRow(line, stamp, values)

@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 
 # So much is held in memory before fragments are cut from it.
 _FLUSH_BYTES = 32 << 20
+_DISORDER_PATIENCE = 6
+_WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
 # length.
-_MAX_FRAGMENTS_PER_FILE = 20_000
+_MAX_FRAGMENTS_PER_FILE = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,21 @@ class FragmentBuilder:
     fragments: list[Fragment] = field(default_factory=list)
     _held: list[pa.Table] = field(default_factory=list)
     _held_bytes: int = 0
+    _is_ordered: bool = True
+    _open_us: int = -(1 << 63)
 
     def add(self, table: pa.Table) -> None:
         """Take readings in file order."""
         if not table.num_rows:
             return
+        event_us = table.column(EVENT_US).to_numpy()
+        self._is_ordered = self._is_ordered and int(event_us.min()) >= self._open_us
+        self._open_us = max(self._open_us, int(event_us.max()) // self.spec.segment_us * self.spec.segment_us)
         self._held.append(table)
         self._held_bytes += table.nbytes
-        if self._held_bytes >= _FLUSH_BYTES:
+        # A file that goes back in time, channel after channel perhaps, would leave a crumb in every segment each time.
+        patience = 1 if self._is_ordered else _DISORDER_PATIENCE
+        if self._held_bytes >= _FLUSH_BYTES * patience:
             self._flush(keep_last=True)
 
     def cut(self) -> None:
@@ -240,19 +249,26 @@ class _HashedFile:
             raise FragmentWriteError(f"{path}: {error.strerror}") from error
         self._path = path
         self._hasher = blake3()
+        self._pending = bytearray()
         self._size = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        view = memoryview(data).cast("B")
-        self._hasher.update(view)
-        self._size += len(view)
+        self._pending += data
+        self._size += len(data)
+        if len(self._pending) >= _WRITE_BYTES:
+            self._drain()
+        return len(data)
+
+    def _drain(self) -> None:
+        pending, self._pending = bytes(self._pending), bytearray()
+        self._hasher.update(pending)
+        view = memoryview(pending)
         try:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             raise FragmentWriteError(f"{self._path}: {error.strerror} after {self._size} bytes") from error
-        return len(data)
 
     def tell(self) -> int:
         return self._size
@@ -274,6 +290,7 @@ class _HashedFile:
             os.close(self._descriptor)
 
     def sync(self) -> None:
+        self._drain()
         os.fsync(self._descriptor)
         self.close()
 

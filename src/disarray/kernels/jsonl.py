@@ -62,8 +62,9 @@ class JsonLinesParser:
                 log.add(rejected.reason, line=number, offset=offset, raw=raw, column=rejected.column)
         return from_exact(rows, self.spec.columns)
 
-    def refuse_overlong(self, number: int) -> None:
+    def take_overlong(self, number: int) -> Disposition:
         """Nothing stands before the first line: an overlong one is a reject like any other."""
+        return Disposition.REJECTED
 
     def _row(self, line: int, cells: dict[str, str]) -> ExactRow:
         names = tuple(cells)
@@ -74,14 +75,15 @@ class JsonLinesParser:
         times = [texts[cell].strip(BLANKS) for cell in binding.time_cells]
         if any(is_null(time, self._format) for time in times):
             raise RowRejected(RejectReason.MISSING_TIME)
-        rules = (self._format, binding.numbers, binding.zone)
         layouts = self.spec.event_time.layouts
-        stamp = parse_stamp(" ".join(times), layouts, numbers=binding.numbers, start_us=binding.start_us)
+        stamp = parse_stamp(
+            " ".join(times), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
+        )
         values = [
             read_value(
                 _ABSENT if bound.cell is None else texts[bound.cell],
                 replace(bound.column, nullable=column.nullable),
-                *rules,
+                rules=binding.rules,
             )
             for bound, column in zip(binding.columns, self.spec.columns, strict=True)
         ]

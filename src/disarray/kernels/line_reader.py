@@ -31,7 +31,7 @@ class LineParser(Protocol):
     state: ParserState
 
     def parse(self, frame: Frame, dispositions: NDArray[np.uint8], log: RejectLog) -> Candidates: ...
-    def refuse_overlong(self, number: int) -> None: ...
+    def take_overlong(self, number: int) -> Disposition: ...
 
 
 class LineReader:
@@ -109,9 +109,12 @@ class LineReader:
 
     def _take(self, item: Frame | OverlongLine) -> None:
         if isinstance(item, OverlongLine):
-            self._parser.refuse_overlong(item.number)
-            self.log.add(RejectReason.LINE_TOO_LONG, line=item.number, offset=item.offset, raw=item.sample)
-            self._counts += LineCounts(rejected=1)
+            disposition = self._parser.take_overlong(item.number)
+            self._count(np.array([disposition], dtype=np.uint8))
+            if disposition is Disposition.REJECTED:
+                self.log.add(
+                    RejectReason.LINE_TOO_LONG, line=item.number, offset=item.offset, raw=item.sample
+                )
             return
         dispositions = np.zeros(len(item), dtype=np.uint8)
         candidates = self._parser.parse(item, dispositions, self.log)

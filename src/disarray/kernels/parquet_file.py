@@ -15,7 +15,7 @@ from disarray.errors import UnreadableFileError
 from disarray.kernels.binding import Binding, bind_header
 from disarray.kernels.blocks import BlockReader, ReadCost
 from disarray.kernels.candidates import Candidates, Disposition
-from disarray.kernels.columns import ARROW_TYPES, constant_column, finish_column, trim
+from disarray.kernels.columns import ARROW_TYPES, constant_column, finish_column, stamps_of, trimmed
 from disarray.kernels.fragments import FragmentBuilder
 from disarray.kernels.readings import count_dispositions, place_in_time
 from disarray.kernels.rejects import RejectLog, RejectReason
@@ -118,7 +118,7 @@ class _RowReader:
                 columns.append(constant_column(bound.constant, bound.column, batch.num_rows))
                 continue
             raw = _converted(batch.column(bound.cell), bound.column)
-            finished = finish_column(raw, bound, spec.format, binding.numbers, binding.zone)
+            finished = finish_column(raw, bound.column, rules=binding.rules)
             columns.append(finished.values)
             if finished.doubtful is not None:
                 reject(np.flatnonzero(finished.doubtful), _REASONS[bound.column.type], bound.column.name)
@@ -150,13 +150,13 @@ def _stamps(batch: pa.RecordBatch, spec: ReadSpec, binding: Binding) -> StampCol
     arrays = [batch.column(cell) for cell in binding.time_cells]
     first = arrays[0]
     if pa.types.is_timestamp(first.type):
-        us = first.cast(pa.timestamp("us", tz=first.type.tz), safe=False).cast(pa.int64())
-        ok = first.is_valid().to_numpy(zero_copy_only=False)
-        return StampColumn(us.fill_null(0).to_numpy(), np.full(len(ok), first.type.tz is None), ok)
-    text = [trim(array.cast(pa.string())) for array in arrays]
+        return stamps_of(first)
+    text = [trimmed(array.cast(pa.string()), spec.format) for array in arrays]
     joined = text[0] if len(text) == 1 else pc.binary_join_element_wise(*text, " ")
     layouts = spec.event_time.layouts
-    return parse_stamps(joined.fill_null(""), layouts, numbers=binding.numbers, start_us=binding.start_us)
+    return parse_stamps(
+        joined.fill_null(""), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
+    )
 
 
 def _converted(array: pa.Array[Any], column: Column) -> pa.Array[Any]:
@@ -167,7 +167,7 @@ def _converted(array: pa.Array[Any], column: Column) -> pa.Array[Any]:
         return array
     target = ARROW_TYPES[column.type]
     if column.type is ColumnType.TIMESTAMP:
-        return array.cast(pa.timestamp("us", tz="UTC"), safe=False).cast(pa.string())
+        return array if pa.types.is_timestamp(array.type) else array.cast(pa.string())
     try:
         return array.cast(target)
     except pa.ArrowException as error:

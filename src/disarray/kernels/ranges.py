@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from disarray.kernels.outcome import ReadOutcome, ReadRequest
     from disarray.model.seam import Seam
 
+_LOOK_BYTES = 1 << 16
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ByteRange:
@@ -142,11 +144,17 @@ def join_ranges(
 
 
 def _first_line_start(descriptor: int, part: ByteRange) -> int | None:
-    begin = part.start.offset - 1
-    piece = read_extent(descriptor, begin, min(begin + STRIDE_BYTES, part.size))
-    newline = piece.find(b"\n")
-    # Not within one stride: a checkpoint of this range would lie before its first line.
-    return None if newline < 0 or begin + newline + 1 >= part.end else begin + newline + 1
+    """Where the first line of a range begins; None if not within one stride, where its first checkpoint lies."""
+    position = part.start.offset - 1
+    end = min(position + STRIDE_BYTES, part.end)
+    while position < end:
+        piece = read_extent(descriptor, position, min(position + _LOOK_BYTES, end))
+        newline = piece.find(b"\n")
+        if newline >= 0:
+            begin = position + newline + 1
+            return begin if begin < part.end else None
+        position += len(piece)
+    return None
 
 
 def _body_state(request: ReadRequest, descriptor: int, seam: Seam, head_bytes: int) -> ParserState | None:

@@ -40,10 +40,9 @@ def readings_schema(spec: ReadSpec) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Readings in file order, the lines they stand in, and the fold marks after them."""
+    """Readings in file order, and the fold marks after them."""
 
     table: pa.Table
-    rows: NDArray[np.int64]
     folds: tuple[FoldMark, ...]
 
 
@@ -82,7 +81,7 @@ def place_in_time(
         keep = event_us <= latest_us
         event_us = event_us[keep]
         only(keep, RejectReason.IN_FUTURE)
-    return Placed(_table(candidates, spec, event_us, positions), candidates.rows, folds)
+    return Placed(_table(candidates, spec, event_us, positions), folds)
 
 
 def _table(
