@@ -116,7 +116,7 @@ def test_a_segment_whose_fragments_are_all_cut_away_is_empty() -> None:
     assert merged.readings.column_names == [EVENT_US, POSITION, *COLUMNS]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**63))
 def test_merging_is_what_the_law_says_row_by_row(seed: int) -> None:
     world = random_world(seed)
@@ -147,7 +147,7 @@ def test_merging_is_what_the_law_says_row_by_row(seed: int) -> None:
     ]
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**63), shuffle=st.randoms(use_true_random=False))
 def test_the_order_of_fragments_leaves_no_trace(seed: int, shuffle: random.Random) -> None:
     world = random_world(seed)
@@ -159,7 +159,7 @@ def test_the_order_of_fragments_leaves_no_trace(seed: int, shuffle: random.Rando
     assert again.conflict_list.equals(once.conflict_list)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 2), st.integers(0, 2)), min_size=1),
     seeds=st.sampled_from([(0x9E3779B97F4A7C15,), (0, 0x9E3779B97F4A7C15), (0, 0), ()]),
