@@ -89,6 +89,13 @@ def test_of_equal_priority_the_greater_uri_by_bytes_and_then_the_later_position_
     assert merged.conflict_list.column("loser_uri").to_pylist() == ["Z", "z", "ä"]
 
 
+def test_fragments_of_one_file_that_interleave_are_put_in_order_by_position() -> None:
+    whole = fragment("a", *((1, value) for value in range(6)))
+    parts = [replace(whole, readings=whole.readings.take([0, 2, 4]), rows=3)]
+    parts += [replace(whole, readings=whole.readings.take([1, 3, 5]), rows=3)]
+    assert [value for _, value, _ in told(merge_fragments(parts, SPEC))] == [0, 1, 2, 3, 4, 5]
+
+
 def test_without_a_key_everything_stays() -> None:
     merged = merge_fragments(
         [fragment("a", (1, 7), (1, 7)), fragment("b", (1, 7))], replace(SPEC, key=Key(KeyKind.NONE))

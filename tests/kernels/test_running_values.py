@@ -124,6 +124,14 @@ def test_readings_before_the_first_point_do_not_see_the_step_to_it() -> None:
     assert values == [100, 103, 103]
 
 
+@pytest.mark.parametrize(("gap_us", "expected"), [(10, [0.0, 2e-05]), (9, [0.0, 0.0])])
+def test_an_integral_bridges_a_gap_of_just_the_greatest_length(gap_us: int, expected: list[float]) -> None:
+    metric = Metric(name="m", kind=MetricKind.INTEGRAL, input=parse_expression("i * 1.0"), max_gap_us=gap_us)
+    merged = merge_fragments([fragment("a", (10, 2), (20, 2))], SPEC)
+    series = series_of(next(segments_over(0, 0, length_us=DAY)), merged, SPEC)
+    assert running_values(series, metric, {"": Base(0.0, 0.0)}).to_pylist() == expected
+
+
 def test_nothing_of_the_base_is_left_after_a_reset() -> None:
     values = running([(10, 1), (20, 1), (30, 2), (40, 2)], {"": Base(100, 100)}, reset_on=("i",))
     assert values == [101, 102, 2, 4]
