@@ -190,7 +190,7 @@ def random_metric(source: random.Random, name: str) -> Metric:
         input=None if kind is MetricKind.COUNT and source.random() < 0.5 else value,
         where=random_expression(source, ColumnType.BOOL, 1) if source.random() < 0.5 else None,
         method=source.choice(list(IntegralMethod)) if is_integral else IntegralMethod.TRAPEZOID,
-        max_gap_us=source.choice([SECOND, HOUR, DAY, 10 * DAY]) if is_integral else None,
+        max_gap_us=source.choice([SECOND, 10 * MINUTE, 6 * HOUR, DAY, 10 * DAY]) if is_integral else None,
         break_on=tuple(source.sample(BREAKERS, source.randint(0, 2))) if is_integral else (),
         reset_on=tuple(source.sample(BREAKERS, source.choice([0, 0, 1, 2]))),
         type=type_,

@@ -82,6 +82,12 @@ def test_whole_numbers_that_leave_int64_are_an_error(text: str) -> None:
         one(text, i=2**63 - 1)
 
 
+@pytest.mark.parametrize("text", ["-1 * i", "i * -1", "-i", "abs(i)", "i - 1", "i * 2"])
+def test_the_lowest_whole_number_has_no_opposite(text: str) -> None:
+    with pytest.raises(ExpressionOverflowError, match="leaves int64"):
+        one(text, i=-(2**63))
+
+
 def test_overflow_in_a_branch_that_is_not_taken_is_no_error() -> None:
     assert one("case when i < 100 then i * i else 0 end", i=2**63 - 1) == 0
     assert one("coalesce(i, i * i)", i=2**63 - 1) == 2**63 - 1

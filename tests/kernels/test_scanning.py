@@ -53,7 +53,7 @@ def exact(rows: list[dict[str, object]], names: list[str]) -> list[list[object]]
     return sorted(([bits(row[name]) for name in names] for row in rows), key=repr)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(seed=st.integers(0, 2**63))
 def test_a_scan_gives_the_bits_that_the_law_gives_row_by_row(seed: int) -> None:
     world = random_world(seed)
@@ -74,7 +74,7 @@ def test_a_scan_gives_the_bits_that_the_law_gives_row_by_row(seed: int) -> None:
     )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 2**63), shuffle=st.randoms(use_true_random=False))
 def test_the_order_in_which_files_arrived_leaves_no_trace(seed: int, shuffle: random.Random) -> None:
     world = random_world(seed)

@@ -116,7 +116,7 @@ def _steps(
             assert_never(metric.kind)
     steps = np.zeros(len(values), dtype=values.dtype)
     steps[1:] = between
-    # Nothing bridges from one piece to the next.
+    # Nothing bridges from one piece to the next. And with 0.0 first, no sum is ever -0.0.
     steps[firsts] = 0
     return steps
 
@@ -133,7 +133,6 @@ def _integral_steps(
         height = values[:-1] + values[1:]
         height *= 0.5
         steps *= height
-    steps += 0.0
     broken = elapsed_us > metric.max_gap_us
     changed = _any_change([points.vector(series.column(name)) for name in metric.break_on])
     steps[broken if changed is None else broken | changed] = 0.0

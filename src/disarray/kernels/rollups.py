@@ -41,6 +41,8 @@ ROLLUP_SCHEMA = pa.schema(
         ("offset_square_sum", pa.float64()),
     ]
 )
+# What the call that looks up a channel's edges costs, in readings looked up among the edges.
+_LOOKUP_COST = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ def roll_up(series: Series, rollup: Rollup, segment: Segment) -> pa.Table:
 
 def _group(series: Series, buckets: Buckets) -> _Groups:
     edges = buckets.edges
-    if len(series.channels) * len(edges) <= series.rows:
+    if len(series.channels) * (len(edges) + _LOOKUP_COST) <= series.rows:
         # Few buckets: look up the edges among the readings of each channel.
         cuts = [
             start + series.event_us[start:end].searchsorted(edges[:-1])

@@ -62,14 +62,13 @@ def find_losers(rows: Rows, spec: ScanSpec) -> tuple[NDArray[np.int64], NDArray[
         return _NONE, _NONE
     members = places[groups.members]
     source, priority = rows.in_order(rows.sources)[members], rows.in_order(rows.priorities)[members]
-    position = rows.numbers(POSITION)[members]
     group = groups.numbers
     if spec.key.kind is KeyKind.CONTENT:
-        occurrence = _occurrences(group, source, position)
+        occurrence = _occurrences(group, source)
         order = np.lexsort((source, priority, occurrence, group))
         last = _last_of_each(group[order], occurrence[order])
     else:
-        order = np.lexsort((position, source, priority, group))
+        order = np.lexsort((rows.numbers(POSITION)[members], source, priority, group))
         last = _last_of_each(group[order])
     ordered = members[order]
     winner_of = np.repeat(ordered[last], np.diff(last, prepend=-1))
@@ -164,17 +163,12 @@ def _repeated(
     return order[repeated], np.flatnonzero(~follows[repeated])
 
 
-def _occurrences(
-    group: NDArray[np.int64], source: NDArray[np.int32], position: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The how-manieth of its kind in its file each reading is, by position."""
-    order = np.lexsort((position, source, group))
-    changed = (np.diff(group[order]) != 0) | (np.diff(source[order]) != 0)
+def _occurrences(group: NDArray[np.int64], source: NDArray[np.int32]) -> NDArray[np.int64]:
+    """The how-manieth of its kind in its file each reading is: equal readings stand by uri, then by position."""
+    changed = (np.diff(group) != 0) | (np.diff(source) != 0)
     firsts = np.concatenate([[0], np.flatnonzero(changed) + 1])
-    counted = np.arange(len(order)) - np.repeat(firsts, np.diff(firsts, append=len(order)))
-    result = np.empty(len(order), dtype=np.int64)
-    result[order] = counted
-    return result
+    counted: NDArray[np.int64] = np.arange(len(group)) - np.repeat(firsts, np.diff(firsts, append=len(group)))
+    return counted
 
 
 def _last_of_each(*keys: NDArray[np.int64]) -> NDArray[np.int64]:
