@@ -160,3 +160,9 @@ def test_an_instance_that_is_bound_elsewhere_leaves_the_subject_that_it_held(con
     assert queue.fetch_items(connection, holder) == []
     successor = instances.register_instance(connection, "Worker02", subject_patterns=["TOOL*"])
     assert len(queue.fetch_items(connection, successor)) == 2
+
+
+def test_a_subject_that_waits_alone_gets_the_whole_limit(connection: Connection) -> None:
+    files.enqueue_files(connection, [Notification(f"file:///{number}", "ALONE") for number in range(50)])
+    holder = instances.register_instance(connection, "Worker01")
+    assert len(queue.fetch_items(connection, holder, FetchPolicy(limit=40, max_subjects=20))) == 40

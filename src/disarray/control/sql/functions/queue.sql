@@ -44,6 +44,7 @@ declare
     v_is_held boolean;
     v_passed text[] := '{}';
     v_served integer := 0;
+    v_sharers integer;
     v_line bigint[];
     v_first_is_suspect boolean;
     v_first_available_at timestamptz;
@@ -83,6 +84,16 @@ begin
     end if;
 
     v_held := subjects_to_stay_on(p_instance_name, v_incarnation, v_patterns, v_now, p_give_way_batches, p_give_way_seconds);
+    select least(p_max_subjects, cardinality(v_held) + count(*))
+    into v_sharers
+    from (
+        select
+        from subject as waiting
+        where
+            waiting.next_turn_at <= v_now
+            and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
+        limit p_max_subjects
+    ) as others;
     loop
         exit when cardinality(v_claimed) >= p_limit or v_served >= p_max_subjects;
         v_is_held := cardinality(v_held) > 0;
@@ -100,7 +111,7 @@ begin
             v_subject,
             v_now,
             -- Leave room for the subjects still to come: they are what keeps every core busy.
-            ceil((p_limit - cardinality(v_claimed))::numeric / (p_max_subjects - v_served))::integer
+            ceil((p_limit - cardinality(v_claimed))::numeric / greatest(1, v_sharers - v_served))::integer
         ) as item;
         if v_first_is_suspect and v_running + cardinality(v_claimed) > 0 then
             continue when v_first_available_at >= v_now - make_interval(secs => p_give_way_seconds);
