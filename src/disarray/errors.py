@@ -150,3 +150,15 @@ class FormatCheckError(DisarrayError):
     def __init__(self, failures: tuple[str, ...]) -> None:
         super().__init__("\n".join(failures))
         self.failures = failures
+
+
+class TransportUnavailableError(DisarrayError):
+    """Notifications could not be handed over. None is lost: they stay in the sender's spool and are sent again."""
+
+
+class BadMessageError(DisarrayError):
+    """A message is not what it should be. Nothing of it was queued; it goes to the dead letters with this reason."""
+
+
+class StateFileBusyError(DisarrayError):
+    """Another agent works with the same state file. Nothing was changed."""
