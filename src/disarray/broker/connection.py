@@ -39,6 +39,14 @@ def open_connection(url: str, *, name: str) -> Any:
     return pika.BlockingConnection(parameters)
 
 
+def serve(connection: Any, seconds: float) -> None:
+    """Answer heartbeats and take deliveries for a while."""
+    if not connection.is_open:
+        # pika itself raises a bare ValueError here.
+        raise pika.exceptions.ConnectionWrongStateError("the connection was lost before")
+    connection.process_data_events(seconds)
+
+
 @contextmanager
 def translated_failures(url: str) -> Iterator[None]:
     """Let nothing of pika reach a caller."""

@@ -13,14 +13,14 @@ import pika  # type: ignore[import-untyped]
 import pika.exceptions  # type: ignore[import-untyped]
 
 from disarray.broker.backoff import Backoff
-from disarray.broker.connection import FAILURES, close_quietly, describe, open_connection
+from disarray.broker.connection import FAILURES, close_quietly, describe, open_connection, serve
 from disarray.broker.messages import MAX_MESSAGE_BYTES, decode_message
 from disarray.broker.recent import RecentIds
 from disarray.broker.topology import DELIVERY_LIMIT, Names, declare_worker_queue
 from disarray.errors import BadMessageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from disarray.broker.transport import Announcement
     from disarray.model.notification import Notification
@@ -80,7 +80,7 @@ class Consumer:
         self._channel: Any = None
         self._deliveries: deque[tuple[int, bytes, Any]] = deque()
 
-    def consume(self, *, batch_size: int = 500, linger_s: float = 0.1) -> Iterator[Batch]:
+    def consume(self, *, batch_size: int = 500, linger_s: float = 0.1) -> Generator[Batch]:
         """Yield batches of about `batch_size` notifications, or what came within `linger_s` of the first.
 
         A batch that is not acknowledged before the next is asked for goes back to the broker.
@@ -103,7 +103,7 @@ class Consumer:
         deadline = time.monotonic() + seconds
         while not self.stop.is_set() and (left := deadline - time.monotonic()) > 0:
             try:
-                self._connection.process_data_events(min(left, _POLL_SECONDS))
+                serve(self._connection, min(left, _POLL_SECONDS))
             except FAILURES:
                 self.stop.wait(left)
                 return
@@ -162,7 +162,7 @@ class Consumer:
                 left = deadline - time.monotonic()
                 if left <= 0 or self.stop.is_set():
                     break
-                self._connection.process_data_events(left)
+                serve(self._connection, left)
                 if not self._channel.consumer_tags:
                     raise pika.exceptions.ConsumerCancelled
                 continue

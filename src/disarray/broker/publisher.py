@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pika  # type: ignore[import-untyped]
 import pika.exceptions  # type: ignore[import-untyped]
 
-from disarray.broker.connection import FAILURES, close_quietly, open_connection, translated_failures
+from disarray.broker.connection import FAILURES, close_quietly, open_connection, serve, translated_failures
 from disarray.broker.messages import check_notification, encode_messages
 from disarray.broker.routing import routing_key
 from disarray.broker.topology import Names, declare_exchanges
@@ -69,7 +69,7 @@ class RabbitTransport:
         if self._connection is None:
             return
         try:
-            self._connection.process_data_events(0)
+            serve(self._connection, 0)
         except FAILURES:
             self.close()
 
