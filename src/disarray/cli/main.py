@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import config, db, doctor
+from disarray.cli import agent, config, db, doctor
 from disarray.cli.context import Flags
 from disarray.errors import DisarrayError
 
@@ -27,6 +27,7 @@ app = typer.Typer(
 app.add_typer(db.app, name="db")
 app.add_typer(config.app, name="config")
 app.command(name="doctor")(doctor.doctor)
+app.command(name="agent")(agent.agent)
 
 
 def _print_version(wanted: bool) -> None:
