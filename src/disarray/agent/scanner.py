@@ -67,6 +67,7 @@ class Scanner:
         self._is_ignored = name_filter(settings.ignore)
         self._memory = Memory(state, datasets)
         self._settled_roots: set[str] = set()
+        self._left_over: dict[str, Candidate] = {}  # new files that were matched, and not looked into yet
 
     def scan(self, due: AgeSpans, *, is_final: bool = False) -> ScanReport:
         """List every root, look into what changed among the files that are `due`, and spool notifications.
@@ -88,6 +89,7 @@ class Scanner:
                 report.troubles.unreadable[root] = error.strerror or str(error)
         self._memory.drop_long_absent(began_us, self._settings.forget_after_us)
         report.listing_us = max(0, self._clock_us() - began_us)
+        self._left_over.clear()
         candidates.sort(key=lambda candidate: candidate.urgency)
         self._take_all(candidates, report, budget_bytes=self._settings.read_budget_bytes, is_final=is_final)
         if not report.left_over:
@@ -102,7 +104,13 @@ class Scanner:
         others = frozenset(self._roots) - {root}
         candidates: list[Candidate] = []
         visited = set()
-        folders = list_folders(root, is_ignored=self._is_ignored, others=others, troubles=report.troubles)
+        folders = list_folders(
+            root,
+            familiar=self._memory.folder,
+            is_ignored=self._is_ignored,
+            others=others,
+            troubles=report.troubles,
+        )
         for folder, entries in folders:
             visited.add(folder)
             report.files += len(entries)
@@ -167,6 +175,8 @@ class Scanner:
 
     def _new_candidate(self, folder: str, entry: os.DirEntry[str], report: ScanReport) -> Candidate | None:
         try:
+            if (left_over := self._left_over.get(entry.path)) is not None:
+                return left_over
             match = match_file(file_uri(entry.path), tuple(self._datasets.values()))
             if match is not None:
                 mtime_ns = entry.stat(follow_symlinks=False).st_mtime_ns
@@ -204,6 +214,8 @@ class Scanner:
         for candidate in candidates:
             if taken >= self._settings.read_budget_files or read >= budget_bytes or report.is_spool_full:
                 report.left_over += 1
+                if candidate.concern is Concern.NEW:
+                    self._left_over[candidate.path] = candidate
                 continue
             taken += 1
             finding = self._take(candidate, report, is_final=is_final)
