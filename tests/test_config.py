@@ -21,7 +21,7 @@ def test_without_any_word_state_lives_in_the_project_and_the_database_is_embedde
     config = load(tmp_path, environment={})
     assert config.state_dir == tmp_path / ".disarray"
     assert config.dsn is None
-    assert [setting.origin for setting in config.settings] == ["default", "default"]
+    assert {setting.origin for setting in config.settings} == {"default"}
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_the_nearest_word_wins_and_is_named(
     config = load(tmp_path, flags=flags, environment=environment)
     assert config.state_dir == tmp_path / f"from-{expected}"
     assert config.dsn == f"service={expected}"
-    assert {setting.origin.split()[0] for setting in config.settings} == {expected}
+    assert {config.origin(name).split()[0] for name in ("state.dir", "database.dsn")} == {expected}
 
 
 def test_an_absolute_state_folder_stays_where_it_is(tmp_path: Path) -> None:

@@ -33,6 +33,26 @@ class Option:
 OPTIONS = (
     Option("state.dir", flag="--state-dir", variable="DISARRAY_STATE_DIR", default=".disarray", is_path=True),
     Option("database.dsn", flag="--dsn", variable="DISARRAY_DSN", default=None),
+    Option("broker.url", flag="--broker", variable="DISARRAY_BROKER", default=None),
+    Option("broker.prefix", flag="--broker-prefix", variable="DISARRAY_BROKER_PREFIX", default="disarray"),
+    Option("agent.scan_every", flag="--scan-every", variable="DISARRAY_SCAN_EVERY", default="1 s"),
+    Option(
+        "agent.tiers",
+        flag="--tiers",
+        variable="DISARRAY_TIERS",
+        default="1 h every 0 s, 7 d every 1 min, older every 10 min",
+    ),
+    Option(
+        "agent.ignore",
+        flag="--ignore",
+        variable="DISARRAY_IGNORE",
+        default=".* ~* *~ *.tmp *.temp *.part *.partial *.crdownload *.swp Thumbs.db",
+    ),
+    Option("agent.spool_mb", flag="--spool-mb", variable="DISARRAY_SPOOL_MB", default="64"),
+    Option(
+        "agent.announce_again", flag="--announce-again", variable="DISARRAY_ANNOUNCE_AGAIN", default="1 d"
+    ),
+    Option("agent.deep_rescan", flag="--deep-rescan", variable="DISARRAY_DEEP_RESCAN", default="7 d"),
 )
 
 
@@ -66,6 +86,16 @@ class Config:
     def dsn(self) -> str | None:
         return self._setting("database.dsn").value
 
+    @property
+    def broker_url(self) -> str | None:
+        return self._setting("broker.url").value
+
+    def text(self, name: str) -> str:
+        """The value of a setting that always has one."""
+        value = self._setting(name).value
+        assert value is not None
+        return value
+
     def origin(self, name: str) -> str:
         """Where the value of a setting came from."""
         return self._setting(name).origin
@@ -79,12 +109,15 @@ def load(
     *,
     flags: Mapping[str, str | None] | None = None,
     environment: Mapping[str, str] | None = None,
+    file: Path | None = None,
 ) -> Config:
     """Read the configuration of a project folder; `flags` maps flags to what the command line gave.
 
+    `file` names another file than the folder's own.
+
     A relative path in the file counts from the file, any other from the project folder.
     """
-    file = project / FILE_NAME
+    file = file or project / FILE_NAME
     told = _read_file(file)
     flags = flags or {}
     environment = os.environ if environment is None else environment
@@ -113,6 +146,7 @@ def _read_file(file: Path) -> dict[str, str]:
         raise ConfigError(f"{file} cannot be read: {problem}. Nothing was changed.") from problem
     told: dict[str, str] = {}
     known = {option.name for option in OPTIONS}
+    content.pop("dataset", None)  # formats.loader reads these, with a grammar of their own
     for section, table in content.items():
         for name, value in _entries(section, table):
             if name not in known:

@@ -162,3 +162,15 @@ class FoldOverflowError(DisarrayError):
 
 class FragmentMismatchError(DisarrayError):
     """A fragment does not hold what the catalog says about it. Nothing of the segment was changed."""
+
+
+class TransportUnavailableError(DisarrayError):
+    """Notifications could not be handed over. None is lost: they stay in the sender's spool and are sent again."""
+
+
+class BadMessageError(DisarrayError):
+    """A message is not what it should be. Nothing of it was queued; it goes to the dead letters with this reason."""
+
+
+class StateFileBusyError(DisarrayError):
+    """Another agent works with the same state file. Nothing was changed."""

@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import config, db, doctor, queue, status
+from disarray.cli import agent, config, db, doctor, formats, queue, status
 from disarray.cli.context import Flags
 from disarray.errors import DisarrayError
 
@@ -27,8 +27,10 @@ app = typer.Typer(
 app.add_typer(db.app, name="db")
 app.add_typer(config.app, name="config")
 app.add_typer(queue.app, name="queue")
+app.add_typer(formats.formats_app, name="formats")
 app.command(name="status")(status.status)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="agent")(agent.agent)
 
 
 def _print_version(wanted: bool) -> None:

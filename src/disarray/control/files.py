@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
@@ -10,28 +10,14 @@ from psycopg.rows import class_row
 
 from disarray.control.metadata import Metadata, as_jsonb
 from disarray.control.translation import translated_errors
+from disarray.model.notification import Notification as Notification
+from disarray.model.notification import Reason as Reason
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from disarray.control.connections import Connection
-
-
-class Reason(StrEnum):
-    """Why an item is queued, weakest first, as in the enum ``ingest_queue_reason``."""
-
-    RECONCILE = "reconcile"
-    COMPACT = "compact"
-    FILE_NOTIFICATION = "file_notification"
-    QUIET = "quiet"
-    PREVIEW = "preview"
-    BACKFILL = "backfill"
-    REBUILD = "rebuild"
-    REINGEST = "reingest"
-    ALLOW = "allow"
-    RELEASE = "release"
-    REMOVE = "remove"
 
 
 class Verdict(StrEnum):
@@ -41,16 +27,6 @@ class Verdict(StrEnum):
     MERGED = "merged"
     UNCHANGED = "unchanged"
     REFUSED_BLACKLISTED = "refused_blacklisted"
-
-
-@dataclass(frozen=True)
-class Notification:
-    """One file that somebody saw; metadata may carry ``content_hash``, ``dataset`` and ``parse_version``."""
-
-    source_uri: str
-    subject_key: str
-    reason: Reason = Reason.FILE_NOTIFICATION
-    metadata: Metadata = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from psycopg.types.json import Jsonb
 
 from disarray.errors import InvalidRequestError
+from disarray.model.notification import Metadata as Metadata
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-Metadata = dict[str, Any]
 
 MAX_BYTES = 16_384
 MAX_DEPTH = 8

@@ -10,6 +10,8 @@ from disarray.model.format import QuoteEscape
 if TYPE_CHECKING:
     from disarray.model.format import Format
 
+BLANKS = " \t"
+
 
 def split_line(text: str, fmt: Format) -> list[str]:
     """Cut one line at the delimiter.

@@ -6,8 +6,6 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-import zstandard
-
 from disarray.errors import UnreadableFileError
 from disarray.model.fingerprints import STRIDE_BYTES
 from disarray.model.format import Compression
@@ -77,7 +75,7 @@ class Unpacker:
                 stream = stream or _open_stream(self.kind)
                 try:
                     piece, pending = stream.decompress(pending)
-                except (zlib.error, zstandard.ZstdError) as error:
+                except zlib.error as error:
                     raise UnreadableFileError(f"the {self.kind.value} stream is damaged: {error}") from error
                 if piece:
                     yield piece
@@ -115,6 +113,10 @@ class _GzipStream:
 
 class _ZstdStream:
     def __init__(self) -> None:
+        # Here alone: an agent reads the heads of plain and gzip files, and carries no zstandard.
+        import zstandard
+
+        self._damaged = zstandard.ZstdError
         self._object = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW).decompressobj()
 
     @property
@@ -122,7 +124,10 @@ class _ZstdStream:
         return self._object.eof
 
     def decompress(self, data: bytes) -> tuple[bytes, bytes]:
-        return self._object.decompress(data), self._object.unused_data if self.eof else b""
+        try:
+            return self._object.decompress(data), self._object.unused_data if self.eof else b""
+        except self._damaged as error:
+            raise zlib.error(str(error)) from error
 
 
 def _open_stream(kind: Compression) -> _Stream:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from disarray.kernels.rejects import SAMPLE_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
 _NEWLINE = 10
-SAMPLE_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from functools import cached_property
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from disarray.kernels.cells import BLANKS as BLANKS
 from disarray.kernels.rejects import RejectReason, RowRejected
 
-BLANKS = " \t"
 # So many characters fit into int64 whatever they are; longer ones take the exact way.
 _SAFE_INT_BYTES = 18
 _INT64 = range(-(1 << 63), 1 << 63)

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.cells import split_line
-from disarray.kernels.numbers import BLANKS
+from disarray.kernels.cells import BLANKS, split_line
 from disarray.kernels.rejects import RowRejected
 from disarray.model.fingerprints import ParserState, Phase
 

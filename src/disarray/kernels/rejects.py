@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from disarray.kernels.framing import SAMPLE_BYTES
-
 MAX_LISTED_REJECTS = 1_000
+SAMPLE_BYTES = 200
 
 
 class RejectReason(StrEnum):

@@ -1,0 +1,25 @@
+"""How long to wait before the next attempt."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Backoff:
+    """Doubles from `first_s` to `longest_s`, less up to a quarter, so that twenty agents do not return at once."""
+
+    first_s: float = 0.5
+    longest_s: float = 30.0
+    _failures: int = 0
+
+    def failed(self) -> float:
+        """Count a failure; the seconds to wait."""
+        delay = min(self.longest_s, self.first_s * 2.0 ** min(self._failures, 30))
+        self._failures += 1
+        return delay * random.uniform(0.75, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+    def succeeded(self) -> None:
+        """Start over."""
+        self._failures = 0

@@ -1,0 +1,44 @@
+"""How notifications leave an agent: one contract, met by RabbitMQ and by PostgreSQL directly."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disarray.model.notification import Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Announcement:
+    """A notification with an id of its own, by which a copy is told from a second notification that says the same."""
+
+    id: str
+    notification: Notification
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What became of a batch; whatever is in none of the three was not tried and stays with the sender."""
+
+    delivered: frozenset[str] = frozenset()
+    unroutable_subjects: frozenset[str] = frozenset()
+    refused: Mapping[str, str] = field(default_factory=dict)  # id → why it can never be taken
+
+
+class Transport(Protocol):
+    """Takes notifications over for good, or says that it did not."""
+
+    def publish(self, announcements: Sequence[Announcement]) -> Receipt:
+        """Hand over in order; `TransportUnavailableError` if nothing can be said, and then all are sent again."""
+        ...
+
+    def idle(self) -> None:
+        """Called between publications, so that a connection stays alive."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...

@@ -1,0 +1,35 @@
+"""What whoever saw a file says about it: the value that travels from the agent to the queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+Metadata = dict[str, Any]
+
+
+class Reason(StrEnum):
+    """Why an item is queued, weakest first, as in the enum ``ingest_queue_reason``."""
+
+    RECONCILE = "reconcile"
+    COMPACT = "compact"
+    FILE_NOTIFICATION = "file_notification"
+    QUIET = "quiet"
+    PREVIEW = "preview"
+    BACKFILL = "backfill"
+    REBUILD = "rebuild"
+    REINGEST = "reingest"
+    ALLOW = "allow"
+    RELEASE = "release"
+    REMOVE = "remove"
+
+
+@dataclass(frozen=True)
+class Notification:
+    """One file that somebody saw; metadata may carry ``content_hash``, ``dataset`` and ``parse_version``."""
+
+    source_uri: str
+    subject_key: str
+    reason: Reason = Reason.FILE_NOTIFICATION
+    metadata: Metadata = field(default_factory=dict)
