@@ -33,6 +33,11 @@ def test_where_a_reading_stands_in_its_file_leaves_no_trace() -> None:
     assert digest_readings(pa.table(moved)) == digest_readings(pa.table(BASE))
 
 
+def test_the_order_of_columns_leaves_no_trace() -> None:
+    turned = dict(reversed(BASE.items()))
+    assert digest_readings(pa.table(turned)) == digest_readings(pa.table(BASE))
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -15,15 +15,16 @@ DIGEST_BYTES = 16
 
 
 def digest_readings(readings: pa.Table) -> bytes:
-    """A hash over event time, channel and declared columns in canonical order; how Arrow holds them leaves no trace.
+    """A hash over event time, channel and declared columns of readings in canonical order.
 
-    Where a reading stands in its file is left out: a copy of a file that takes over from the original changes no
-    number.
+    How Arrow holds them and in which order columns are declared leaves no trace. Where a reading stands in its file is
+    left out: a copy of a file that takes over from the original changes no number.
     """
     hasher = blake3(f"{readings.num_rows} readings;".encode())
-    for name, column in zip(readings.column_names, readings.columns, strict=True):
+    for name in sorted(readings.column_names):
         if name == POSITION:
             continue
+        column = readings.column(name)
         hasher.update(f"{name}:{column.type}:".encode())
         # Parts are hashed one after the other, so it must not matter where one ends.
         has_nulls = column.null_count > 0
