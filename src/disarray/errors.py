@@ -47,6 +47,30 @@ class SubjectMissingError(DisarrayError):
     """A file belongs to a dataset but does not say which subject it is about; nothing was read from it."""
 
 
+class FingerprintError(DisarrayError):
+    """A stored fingerprint cannot be used. Nothing was read; a reingest of the file makes a new one."""
+
+
+class UnsafePathError(DisarrayError):
+    """A path is a link, a device, a directory, or outside the allowed roots. Nothing was read."""
+
+
+class UnreadableFileError(DisarrayError):
+    """A file as a whole cannot be read as its format says. Nothing of it is kept."""
+
+
+class FragmentWriteError(DisarrayError):
+    """Fragments could not be written. The catalog knows nothing of them; free space or mend the lake, then retry."""
+
+
+class FormatCheckError(DisarrayError):
+    """A description does not read its sample as it should; `failures` names every check that failed."""
+
+    def __init__(self, failures: tuple[str, ...]) -> None:
+        super().__init__("\n".join(failures))
+        self.failures = failures
+
+
 class ExpressionOverflowError(DisarrayError):
     """An expression over whole numbers left int64 where its value is used. Nothing was changed."""
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -97,9 +98,18 @@ def test_a_dataset_overrides_parts_of_its_format(document: Document, specs: Spec
 
 def test_an_event_time_of_its_own_replaces_the_formats(document: Document, specs: Specs) -> None:
     put(document, "event_time", {"from": "Epoch", "layouts": "epoch ms"})
+    document["dataset"][0]["only_columns"].remove("changed")
     event_time = specs.one(drop(document, "zone")).event_time
     assert event_time.layouts[0].kind is LayoutKind.EPOCH
     assert event_time.zone is None
+
+
+def test_a_local_timestamp_column_needs_a_zone_too(document: Document, specs: Specs) -> None:
+    put(document, "event_time", {"from": "Epoch", "layouts": "epoch ms"})
+    put(document, "columns.seen_at", {"type": "timestamp", "layouts": "%Y-%m-%d %H:%M", "required": False})
+    put(document, "only_columns", ["rec", "amps", "volts", "state", "temperature", "seen_at"])
+    faults = specs.faults(drop(document, "zone"))
+    assert any("dataset[0].zone: expected a time zone" in fault for fault in faults)
 
 
 def test_date_and_time_in_two_cells_are_joined(document: Document, specs: Specs) -> None:
@@ -142,8 +152,8 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
     ("path", "value", "message"),
     [
         ("columns.amps.type", "flaot64", "bool, timestamp, found 'flaot64'; did you mean 'float64'?"),
-        ("columns.amps.type", "flaot64", "disarray.toml: dataset[0].columns.amps.type: expected one of float64"),
-        ("format", "cyclr", "dataset[0].format: expected the name of a format or a table, found 'cyclr'; did"),
+        ("columns.amps.type", "flaot64", "dataset[0].columns.amps.type: expected one of float64"),
+        ("format", "cyclr", "dataset[0].format: expected the name of a format or a table, found 'cyclr'"),
         ("segment", "6 hrs", "dataset[0].segment: expected a duration such as '15 min', found '6 hrs'"),
         ("segment", "0 s", "dataset[0].segment: expected a duration from 1 s to 365 d, found '0 s'"),
         ("zone", "Europe/Berlim", "found 'Europe/Berlim'; did you mean 'Europe/Berlin'?"),
@@ -178,11 +188,14 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
         ("columns.when", "string", "columns.when: expected a name that is no word of the expression grammar"),
         ("columns.seen_at", {"type": "timestamp"}, "columns.seen_at.layouts: expected one or more layouts"),
         ("event_time.layouts", ["%d/%m/%Y", "%m/%d/%Y"], "fits both '%d/%m/%Y' and '%m/%d/%Y'"),
+        ("event_time.layouts", ["iso", "%Y-%d-%m %H:%M:%S"], "fits both '%Y-%m-%d %H:%M:%S' and"),
         ("event_time.layouts", ["%Y-%m-%d %I:%M"], "%I and %p belong together"),
         ("event_time.layouts", ["%H:%M:%S"], "the pattern needs year, month and day"),
         ("event_time.layouts", ["relative s"], "expected a start stamp exactly where"),
         ("event_time.layouts", ["epoc ms"], "did you mean 'epoch ms'?"),
         ("event_time.layouts", ["epoch s", "epoch ms"], "expected a numeric layout alone"),
+        ("columns", 3, "dataset[0].columns: expected a table, found 3"),
+        ("columns.seen_at", {"type": "timestamp", "layouts": "relative s"}, "only the event time can be relative"),
         ("format", {"like": "cycler", "decimal": ",", "thousands": ","}, "which is also the decimal"),
         ("format", {"like": "cycler", "encodings": ["utf-16"]}, "lines cannot be framed"),
         ("format", {"like": "cycler", "encodings": ["latin-99"]}, "expected an encoding such as"),
@@ -213,6 +226,11 @@ def test_a_fault_names_file_key_expectation_and_near_miss(
 def test_what_is_missing_is_named(document: Document, specs: Specs, path: str, message: str) -> None:
     faults = specs.faults(drop(document, path))
     assert any(message in fault for fault in faults), faults
+
+
+def test_a_read_spec_travels_to_other_processes(document: Document, specs: Specs) -> None:
+    spec = specs.one(document).read_spec()
+    assert pickle.loads(pickle.dumps(spec)) == spec
 
 
 def test_all_faults_of_a_file_are_reported_at_once(document: Document, specs: Specs) -> None:

@@ -26,7 +26,8 @@ def read_described(
 ) -> tuple[Format, EventTime]:
     """The dataset's format with its own columns and event time, and that event time once more, never None."""
     like, written = _written_format(table, descriptions)
-    columns = overlay(_spelled_out(written.pop("columns", {})), _spelled_out(table.values.get("columns", {})))
+    own_columns = table.table("columns", "").values
+    columns = overlay(_spelled_out(written.pop("columns", {})), _spelled_out(own_columns))
     event_time_written = _event_time_written(
         written.pop("event_time", {}), table.values.get("event_time", {})
     )
@@ -39,8 +40,9 @@ def read_described(
         problems=table.problems,
     )
     fields = described.preamble.fields
-    event_time = _read_event_time(table, merged, fields)
+    event_time = _read_event_time(merged, table, fields)
     kept = _kept(table, read_columns(merged, fields=fields))
+    _check_zone(table, event_time, kept)
     return replace(described, columns=kept, event_time=event_time), event_time
 
 
@@ -78,7 +80,7 @@ def _name_or_table(value: object) -> Written:
 def _spelled_out(columns: object) -> Written:
     """Columns with the shorthand `amps = "float64"` written as a table, so that the two sides merge."""
     if not isinstance(columns, dict):
-        return {"columns": columns}
+        return {}
     return {each: {"type": value} if isinstance(value, str) else value for each, value in columns.items()}
 
 
@@ -91,7 +93,7 @@ def _event_time_written(below: object, above: object) -> object:
     return overlay(below, above)
 
 
-def _read_event_time(table: Table, merged: Table, fields: tuple[PreambleField, ...]) -> EventTime:
+def _read_event_time(merged: Table, table: Table, fields: tuple[PreambleField, ...]) -> EventTime:
     zone_name = table.optional("zone", zone, None)
     event_time = read_event_time(merged.table("event_time", "event_time"), fields=fields, zone_name=zone_name)
     if event_time is None:
@@ -99,11 +101,17 @@ def _read_event_time(table: Table, merged: Table, fields: tuple[PreambleField, .
             "event_time", "expected the time column and its layouts, found nothing; the format has none"
         )
         return EventTime(sources=(), layouts=())
-    if event_time.zone is None and needs_zone(event_time):
+    return event_time
+
+
+def _check_zone(table: Table, event_time: EventTime, columns: tuple[Column, ...]) -> None:
+    local = needs_zone(event_time) or any(
+        layout.needs_zone for column in columns for layout in column.layouts
+    )
+    if local and event_time.zone is None and "zone" not in table.values:
         table.refuse(
             "zone", "expected a time zone such as Europe/Berlin, found nothing; the stamps are local time"
         )
-    return event_time
 
 
 def _kept(table: Table, columns: tuple[Column, ...]) -> tuple[Column, ...]:

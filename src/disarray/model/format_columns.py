@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disarray.model.format import Alternative, Column, ColumnType, Nonfinite, Origin, Source
+from disarray.model.format import Alternative, Column, ColumnType, LayoutKind, Nonfinite, Origin, Source
 from disarray.model.format_times import layouts, read_source
 from disarray.model.spec_table import near_miss
 from disarray.model.spec_values import any_text, boolean, choice, factor, name, number, text
@@ -43,6 +43,9 @@ def _read_column(own_name: str, table: Table, fields: Sequence[PreambleField]) -
             table.refuse(key, f"has a meaning for type {needed} alone; this column is of type {type_}")
     if type_ is ColumnType.TIMESTAMP and "layouts" not in table.values:
         table.refuse("layouts", "expected one or more layouts, found nothing; a timestamp needs them")
+    stamps = table.optional("layouts", layouts, ())
+    if any(layout.kind is LayoutKind.RELATIVE for layout in stamps):
+        table.refuse("layouts", "expected a date or an epoch: only the event time can be relative")
     column = Column(
         name=own_name,
         source=source,
@@ -53,7 +56,7 @@ def _read_column(own_name: str, table: Table, fields: Sequence[PreambleField]) -
         nullable=table.optional("nullable", boolean, True),
         required=table.optional("required", boolean, True),
         nonfinite=table.optional("nonfinite", choice(Nonfinite), Nonfinite.REJECT),
-        layouts=table.optional("layouts", layouts, ()),
+        layouts=stamps,
         origin=Origin.PREAMBLE if field else Origin.CELL,
         alternatives=tuple(_read_alternative(other) for other in table.array("or", "alternative")),
     )

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from disarray.model.spec_table import Table
 
 _ISO_ONLY: tuple[TimeLayout, ...] = (TimeLayout(LayoutKind.ISO),)
+_ISO_PATTERN = "%Y-%m-%d %H:%M:%S"
 _EPOCH_UNITS = (TimeUnit.SECONDS, TimeUnit.MILLISECONDS, TimeUnit.MICROSECONDS)
 _WORDS = {
     "iso": TimeLayout(LayoutKind.ISO),
@@ -57,7 +58,7 @@ def layout(value: object) -> TimeLayout:
 def layouts(value: object) -> tuple[TimeLayout, ...]:
     """One or more layouts of which no two read the same text as different instants."""
     found = several(layout, at_least=1)(value)
-    dated = [each.pattern for each in found if each.kind is LayoutKind.STRPTIME]
+    dated = [each.pattern or _ISO_PATTERN for each in found if not each.is_numeric]
     for left, right in permutations(dated, 2):
         written = _PROBE.strftime(left)
         try:
@@ -69,9 +70,7 @@ def layouts(value: object) -> tuple[TimeLayout, ...]:
                 "layouts that cannot be mistaken for one another",
                 hint=f"{written!r} fits both {left!r} and {right!r}, with different meaning",
             )
-    if len({each.kind for each in found if each.is_numeric}) > 1 or (
-        any(each.is_numeric for each in found) and len(found) > 1
-    ):
+    if len(found) > 1 and any(each.is_numeric for each in found):
         raise MisfitError(
             "a numeric layout alone", hint="a number does not say whether it is an epoch or relative"
         )

@@ -7,7 +7,7 @@ import math
 import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
-from zoneinfo import ZoneInfo, available_timezones
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
 from disarray.errors import DurationError
 from disarray.model.duration import LONGEST, format_duration, parse_duration
@@ -200,7 +200,8 @@ def zone(value: object) -> str:
     expected = "a time zone such as Europe/Berlin or UTC"
     if not isinstance(value, str):
         raise MisfitError(expected)
-    if value not in available_timezones():
+    try:
+        return ZoneInfo(value).key
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         hint = near_miss(value, available_timezones())
-        raise MisfitError(expected, hint=hint if hint.startswith("did") else "")
-    return ZoneInfo(value).key
+        raise MisfitError(expected, hint=hint if hint.startswith("did") else "") from None

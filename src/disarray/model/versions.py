@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from disarray.model.expression_text import canonical_text
 from disarray.model.expressions import Binary, Call, Case, ColumnRef, IsNull, Literal, Negate, Not
-from disarray.model.read_spec import KeyKind
 
 if TYPE_CHECKING:
     from disarray.model.dataset import Dataset
@@ -42,7 +41,6 @@ def parse_version(dataset: Dataset) -> str:
             "subject": _plain(dataset.subject),
             "channel": dataset.channel,
             "order_by": list(dataset.order_by),  # fragments are stored in order
-            "occurrence": dataset.key.kind is KeyKind.CONTENT,  # counted while the file is read
             "segment_us": dataset.segment_us,
             "future_tolerance_us": dataset.future_tolerance_us,
             "reject_limits": _plain(dataset.reject_limits),

@@ -1,0 +1,140 @@
+"""One JSON object a line to typed rows.
+
+Read one by one: exactness here is worth more than speed, and numbers keep the text they were written in, so that a
+value means the same as it would in a delimited file.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from disarray.errors import UnreadableFileError
+from disarray.kernels.binding import Binding, bind_header
+from disarray.kernels.candidates import Candidates, Disposition, ExactRow, from_exact
+from disarray.kernels.decoding import decode_line
+from disarray.kernels.numbers import BLANKS
+from disarray.kernels.rejects import RejectReason, RowRejected
+from disarray.kernels.times import parse_stamp
+from disarray.kernels.values import is_null, read_value
+from disarray.model.fingerprints import ParserState, Phase
+from disarray.model.format import Format
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from disarray.kernels.framing import Frame
+    from disarray.kernels.rejects import RejectLog
+    from disarray.model.read_spec import ReadSpec
+
+_ABSENT = ""
+_MAX_KEY_SETS = 256
+
+
+class JsonLinesParser:
+    """Reads frames of one file; a line's keys stand for the header, so nothing depends on earlier lines."""
+
+    def __init__(self, spec: ReadSpec, state: ParserState) -> None:
+        self.spec = spec
+        self.state = replace(state, phase=Phase.BODY)
+        # Numbers are numbers in JSON, whatever mark the locale has.
+        self._format: Format = replace(spec.format, decimal=".", thousands="")
+        self._spec = replace(spec, format=self._format)
+        self._bindings: dict[tuple[str, ...], Binding | None] = {}
+
+    def parse(self, frame: Frame, dispositions: NDArray[np.uint8], log: RejectLog) -> Candidates:
+        """Type the rows of a frame and write into `dispositions` what every other line is."""
+        rows: list[ExactRow] = []
+        for line in range(len(frame)):
+            raw = frame.line(line)
+            offset = frame.offset + int(frame.starts[line])
+            try:
+                text = decode_line(raw, self._format, at_start=offset == 0)
+                if not text.strip(BLANKS):
+                    dispositions[line] = Disposition.BLANK
+                    continue
+                rows.append(self._row(line, _load(text)))
+            except RowRejected as rejected:
+                dispositions[line] = Disposition.REJECTED
+                number = frame.first_line + line
+                log.add(rejected.reason, line=number, offset=offset, raw=raw, column=rejected.column)
+        return from_exact(rows, self.spec.columns)
+
+    def refuse_overlong(self, number: int) -> None:
+        """Nothing stands before the first line: an overlong one is a reject like any other."""
+
+    def _row(self, line: int, cells: dict[str, str]) -> ExactRow:
+        names = tuple(cells)
+        binding = self._bind(names)
+        if binding is None:
+            raise RowRejected(RejectReason.MISSING_VALUE)
+        texts = list(cells.values())
+        times = [texts[cell].strip(BLANKS) for cell in binding.time_cells]
+        if any(is_null(time, self._format) for time in times):
+            raise RowRejected(RejectReason.MISSING_TIME)
+        rules = (self._format, binding.numbers, binding.zone)
+        layouts = self.spec.event_time.layouts
+        stamp = parse_stamp(" ".join(times), layouts, numbers=binding.numbers, start_us=binding.start_us)
+        values = [
+            read_value(
+                _ABSENT if bound.cell is None else texts[bound.cell],
+                replace(bound.column, nullable=column.nullable),
+                *rules,
+            )
+            for bound, column in zip(binding.columns, self.spec.columns, strict=True)
+        ]
+        return ExactRow(line, stamp, values)
+
+    def _bind(self, names: tuple[str, ...]) -> Binding | None:
+        """Tie the columns to one set of keys; a key that a line lacks is null there, event time excepted."""
+        if names not in self._bindings:
+            if len(self._bindings) > _MAX_KEY_SETS:
+                self._bindings.clear()
+            optional = tuple(replace(column, required=False, nullable=True) for column in self._spec.columns)
+            try:
+                self._bindings[names] = bind_header(replace(self._spec, columns=optional), names, {})
+            except UnreadableFileError:
+                self._bindings[names] = None
+        return self._bindings[names]
+
+
+def _load(text: str) -> dict[str, str]:
+    """The leaves of one object by dotted path, as text; null is the empty text."""
+    try:
+        value = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        raise RowRejected(RejectReason.BAD_JSON) from None
+    if not isinstance(value, dict):
+        raise RowRejected(RejectReason.BAD_JSON)
+    leaves = _leaves(value)
+    text = "".join([*leaves, *leaves.values()])
+    if "\0" in text:
+        raise RowRejected(RejectReason.NUL_BYTE)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        # A lone surrogate can be written in JSON and is no text anywhere else.
+        raise RowRejected(RejectReason.UNDECODABLE) from None
+    return leaves
+
+
+def _leaves(value: dict[str, Any]) -> dict[str, str]:
+    leaves: dict[str, str] = {}
+    pending = [("", value)]
+    while pending:
+        path, node = pending.pop()
+        for key, child in node.items():
+            name = f"{path}{key}"
+            if isinstance(child, dict):
+                pending.append((f"{name}.", child))
+            elif isinstance(child, bool):
+                leaves[name] = "true" if child else "false"
+            elif child is None:
+                leaves[name] = _ABSENT
+            elif isinstance(child, str):
+                leaves[name] = child
+            else:
+                leaves[name] = json.dumps(child)
+    return leaves

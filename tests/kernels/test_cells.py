@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from pyarrow import csv
+
+from disarray.kernels.cells import split_line
+from disarray.kernels.rejects import RejectReason, RowRejected
+from disarray.model.format import Format, QuoteEscape
+
+CSV = Format(name="csv")
+
+
+@given(st.text('ab,"', max_size=14))
+def test_a_line_is_cut_as_arrow_cuts_it(text: str) -> None:
+    try:
+        cells = split_line(text, CSV)
+    except RowRejected as rejected:
+        assert rejected.reason is RejectReason.UNTERMINATED_QUOTE
+        return
+    assume(text)
+    names = [str(at) for at in range(len(cells))]
+    table = csv.read_csv(
+        pa.py_buffer(text.encode() + b"\n"),
+        read_options=csv.ReadOptions(column_names=names, use_threads=False),
+        convert_options=csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
+    )
+    assert [table.column(name)[0].as_py() for name in names] == cells
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"),
+    [
+        ('1,"a,b",2', ["1", "a,b", "2"]),
+        ('1,"say ""hi""",2', ["1", 'say "hi"', "2"]),
+        ('5" pipe,2', ['5" pipe', "2"]),
+        ('"a"b,2', ["ab", "2"]),
+        ("", [""]),
+        (",", ["", ""]),
+    ],
+)
+def test_quotes_count_only_where_a_cell_begins(text: str, cells: list[str]) -> None:
+    assert split_line(text, CSV) == cells
+
+
+def test_backslash_escapes_are_undone_inside_quotes_alone() -> None:
+    fmt = replace(CSV, quote_escape=QuoteEscape.BACKSLASH)
+    assert split_line(r'C:\a,"say \"hi\" \\",2', fmt) == [r"C:\a", 'say "hi" \\', "2"]
+
+
+def test_a_format_without_quotes_takes_them_as_text() -> None:
+    assert split_line('1,"a,2', replace(CSV, quote="")) == ["1", '"a', "2"]

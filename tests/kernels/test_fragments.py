@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from blake3 import blake3
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disarray.errors import FragmentWriteError
+from disarray.kernels import fragments as fragments_module
+from disarray.kernels.fragments import FragmentBuilder, FragmentWriter, MemorySink, count_rows_before, read_fragment
+from disarray.kernels.ordering import digest_table, in_canonical_order
+from disarray.kernels.readings import readings_schema
+from disarray.model.format import ColumnType
+from tests.kernels.conftest import HOUR_US, Desk, column, spec_of
+from tests.kernels.test_reading import HEADER, lines
+
+SPEC = spec_of(column("value"), column("order", ColumnType.INT64), column("text", ColumnType.STRING))
+
+
+def readings(*rows: tuple[int, float | None, int | None, str | None]) -> pa.Table:
+    """Rows of (event time, value, order, text) at positions 0, 10, 20, …"""
+    event_us, value, order, text = ([row[at] for row in rows] for at in range(4))
+    arrays = [event_us, [at * 10 for at in range(len(rows))], value, order, text]
+    schema = readings_schema(SPEC)
+    return pa.Table.from_arrays([pa.array(array, kind) for array, kind in zip(arrays, schema.types, strict=True)], schema=schema)
+
+
+def test_readings_are_cut_by_aligned_segment_also_before_1970(tmp_path: Path) -> None:
+    builder = FragmentBuilder(SPEC, MemorySink())
+    builder.add(readings((HOUR_US, 1, 1, ""), (-1, 2, 1, ""), (HOUR_US + 5, 3, 1, ""), (0, 4, 1, "")))
+    builder.cut()
+    assert [(part.segment_start_us, part.rows) for part in builder.fragments] == [(-HOUR_US, 1), (0, 1), (HOUR_US, 2)]
+    last = builder.fragments[-1]
+    assert (last.first_us, last.last_us, last.first_position, last.last_position) == (HOUR_US, HOUR_US + 5, 0, 20)
+
+
+def test_the_order_is_event_time_then_order_columns_with_nulls_first_then_position() -> None:
+    table = readings((5, 0, 2, ""), (5, 1, None, ""), (5, 2, 1, ""), (1, 3, 9, ""), (5, 4, 1, ""))
+    ordered = in_canonical_order(table, ("order",))
+    assert ordered.column("value").to_pylist() == [3, 1, 2, 4, 0]
+    assert in_canonical_order(table, ()).column("value").to_pylist() == [3, 0, 1, 2, 4]
+
+
+values = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))
+any_rows = st.lists(
+    st.tuples(st.integers(0, 5 * HOUR_US), values, st.one_of(st.none(), st.integers(-5, 5)), st.one_of(st.none(), st.text("ab", max_size=3))),
+    min_size=1,
+    max_size=30,
+)
+
+
+@given(any_rows, st.integers(1, 29))
+def test_a_digest_depends_on_values_alone_and_not_on_chunks_or_slices(rows: list[tuple[int, float | None, int | None, str | None]], cut: int) -> None:
+    table = readings(*rows)
+    cut = min(cut, len(rows))
+    chunked = pa.concat_tables([table.slice(0, cut), table.slice(cut)])
+    shifted = pa.concat_tables([table, table]).combine_chunks().slice(len(rows))
+    assert digest_table(chunked) == digest_table(table) == digest_table(shifted)
+
+
+def test_digests_tell_nulls_lengths_and_columns_apart() -> None:
+    variants = [
+        readings((1, 0.0, 0, "")),
+        readings((1, None, 0, "")),
+        readings((1, 0.0, None, "")),
+        readings((1, 0.0, 0, None)),
+        readings((1, 0.0, 0, "a")),
+        readings((1, 0.0, 0, "a"), (1, 0.0, 0, "b")),
+        readings((1, 0.0, 0, "ab"), (1, 0.0, 0, "")),
+    ]
+    assert len({digest_table(table) for table in variants}) == len(variants)
+
+
+@given(any_rows)
+def test_what_is_written_is_read_back_bit_by_bit(tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, float | None, int | None, str | None]]) -> None:
+    path = tmp_path_factory.mktemp("lake") / "part.parquet"
+    writer = FragmentWriter(str(path), SPEC)
+    builder = FragmentBuilder(SPEC, writer)
+    builder.add(readings(*rows))
+    builder.cut()
+    file = writer.close()
+    assert file is not None
+    assert (file.size, file.row_groups) == (path.stat().st_size, len(builder.fragments))
+    assert file.checksum == blake3(path.read_bytes()).hexdigest()
+    for part in builder.fragments:
+        assert digest_table(read_fragment(part.file, part.row_group)) == part.digest
+
+
+def test_fragments_of_many_files_share_one_parquet_file(tmp_path: Path) -> None:
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+    for at in range(3):
+        builder = FragmentBuilder(SPEC, writer)
+        builder.add(readings((at * HOUR_US, at, 1, "x")))
+        builder.cut()
+        assert [part.row_group for part in builder.fragments] == [at]
+    file = writer.close()
+    assert file is not None
+    assert [read_fragment(file.path, at).column("value").to_pylist() for at in range(3)] == [[0], [1], [2]]
+
+
+def test_nothing_is_written_where_there_is_nothing_to_write(tmp_path: Path) -> None:
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+    assert writer.close() is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_two_writers_never_share_a_name(tmp_path: Path) -> None:
+    for expected in (None, FileExistsError):
+        writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+        if expected is None:
+            writer.write(readings((1, 1, 1, "")))
+            writer.close()
+        else:
+            with pytest.raises(expected):
+                writer.write(readings((1, 1, 1, "")))
+
+
+def test_file_and_directory_are_synced_before_the_file_is_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    really_sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        really_sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+    writer.write(readings((1, 1, 1, "")))
+    writer.close()
+    assert synced == ["part.parquet", tmp_path.name]
+
+
+def test_a_full_disk_is_the_lakes_fault_and_not_the_files(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    desk.write(HEADER + lines(0, 10))
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(FragmentWriteError, match="No space left"):
+        desk.read()
+
+
+def test_a_discarded_file_leaves_nothing_behind(tmp_path: Path) -> None:
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+    writer.write(readings((1, 1, 1, "")))
+    writer.discard()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_readings_of_a_big_file_are_written_as_they_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments_module, "_FLUSH_BYTES", 2_000)
+    sink = MemorySink()
+    builder = FragmentBuilder(SPEC, sink)
+    for at in range(100):
+        builder.add(readings(*[(at * HOUR_US // 2 + second, 1, 1, "x") for second in range(10)]))
+        assert builder._held_bytes < 4_000
+    builder.cut()
+    assert sum(part.rows for part in builder.fragments) == 1000
+    assert sorted(row for table in sink.tables for row in table.column("_event_us").to_pylist()) == [
+        at * HOUR_US // 2 + second for at in range(100) for second in range(10)
+    ]
+
+
+def test_a_file_that_would_shatter_into_endless_fragments_fails(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments_module, "_MAX_FRAGMENTS_PER_FILE", 5)
+    desk.spec = replace(desk.spec, segment_us=1_000_000)
+    outcome = desk.write(HEADER + lines(0, 10)).read()
+    assert "longer segment" in (outcome.message or "")
+
+
+def test_the_readings_before_a_seam_can_be_counted(desk: Desk) -> None:
+    outcome = desk.write(HEADER + lines(0, 10)).read()
+    (part,) = outcome.fragments
+    assert count_rows_before(part.file, part.row_group, position=part.last_position) == 9

@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from disarray.model.format import ColumnType, Source
+from tests.kernels.conftest import JSONL, column, parse, spec_of
+
+DEEP = column("deep", ColumnType.INT64).__class__(
+    name="deep", source=Source(("a.b",)), type=ColumnType.INT64
+)
+SPEC = spec_of(column("value"), column("text", ColumnType.STRING), DEEP, fmt=JSONL)
+
+
+def read(*lines: str) -> tuple[list[dict[str, object]], list[str]]:
+    table, reader = parse("".join(f"{line}\n" for line in lines).encode(), SPEC)
+    return table.to_pylist(), [reject.reason.value for reject in reader.log.listed]
+
+
+def test_keys_in_any_order_nested_ones_by_dotted_path_and_missing_ones_null() -> None:
+    found, rejected = read('{"a": {"b": 7}, "value": 1.5, "time": "2024-01-01"}', "", '{"time": "2024-01-01"}')
+    assert [(row["value"], row["deep"], row["text"]) for row in found] == [(1.5, 7, None), (None, None, None)]
+    assert rejected == []
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "bad_json"),
+        ("[1]", "bad_json"),
+        ("7", "bad_json"),
+        ("[" * 100_000, "bad_json"),
+        ('{"time": "2024-01-01", "value": NaN}', "nonfinite"),
+        ('{"time": "2024-01-01", "value": 1e999}', "nonfinite"),
+        ('{"time": "2024-01-01", "a": {"b": ' + "9" * 5000 + "}}", "integer_overflow"),
+        ('{"time": "2024-01-01", "text": "\\u0000"}', "nul_byte"),
+        ('{"time": "2024-01-01", "text": "\\ud800"}', "undecodable"),
+        ('{"value": 1}', "missing_value"),
+        ('{"time": null, "value": 1}', "missing_time"),
+        ('{"time": "2024-01-01"} {"time": "2024-01-01"}', "bad_json"),
+    ],
+)
+def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_stay(line: str, reason: str) -> None:
+    good = '{"time": "2024-01-01", "value": 1}'
+    found, rejected = read(good, line, good)
+    assert (len(found), rejected) == (2, [reason])
+
+
+@given(st.lists(st.tuples(st.floats(allow_nan=False, allow_infinity=False), st.text("aß\\\"é\t", min_size=1, max_size=5)), max_size=10))
+def test_any_table_written_as_json_and_read_back_is_equal(table: list[tuple[float, str]]) -> None:
+    found, rejected = read(*[json.dumps({"time": "2024-01-01", "value": value, "text": text}) for value, text in table])
+    assert rejected == []
+    assert [(row["value"], row["text"]) for row in found] == [
+        (value + 0.0, text.strip(" \t") or None) for value, text in table
+    ]
