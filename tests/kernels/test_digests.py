@@ -63,4 +63,4 @@ def test_any_change_that_a_user_can_see_changes_the_digest(change: dict[str, pa.
 
 def test_a_segment_without_readings_has_a_digest() -> None:
     schema = pa.schema([(EVENT_US, pa.int64()), *((name, ARROW[kind]) for name, kind in COLUMNS.items())])
-    assert len(digest_readings(schema.empty_table())) == 16
+    assert len(digest_readings(schema.empty_table())) == 32

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.errors import FragmentMismatchError
-from disarray.kernels.vectors import ARROW_TYPES, flat, ranks, vector_of
+from disarray.kernels.columns import ARROW_TYPES
+from disarray.kernels.vectors import flat, ranks, vector_of
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
 
 if TYPE_CHECKING:
