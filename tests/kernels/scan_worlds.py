@@ -1,4 +1,4 @@
-"""Random files, cut into fragments, and random definitions: everything from one seed."""
+"""Fragments to merge and fold: small ones as a test needs them, and random worlds, each from one seed."""
 
 from __future__ import annotations
 
@@ -27,6 +27,27 @@ if TYPE_CHECKING:
 START_US = 1_792_886_400_000_000
 URIS = ["file:/a.csv", "file:/b.csv", "file:/B.csv", "file:/ä.csv", "file:/a.csv.1"]
 BREAKERS = ["b", "i", "s", "t"]
+
+
+SPEC = ScanSpec(
+    subject="TOOL07",
+    columns=COLUMNS,
+    has_channel=False,
+    order_by=(),
+    key=Key(KeyKind.CONTENT),
+    metrics=(),
+    rollups=(),
+)
+NOTHING: dict[str, Value] = dict.fromkeys(COLUMNS)
+
+
+def fragment(uri: str, *rows: tuple[int, Value], priority: int = 0) -> FragmentInput:
+    """A fragment of (event time, value of column i), ten bytes apart."""
+    own = [
+        Row(at, uri, number * 10, priority, "", NOTHING | {"i": value})
+        for number, (at, value) in enumerate(rows)
+    ]
+    return FragmentInput(readings=readings_table(own, SPEC), uri=uri, rows=len(own), priority=priority)
 
 
 @dataclass(frozen=True)

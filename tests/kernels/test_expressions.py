@@ -144,7 +144,7 @@ def test_spark_gives_the_same_bits(spark: SparkSession, ansi: str) -> None:
     table = table_of(rows)
     expressions: list[Expression] = []
     expected: list[list[Value]] = []
-    while len(expressions) < 300:
+    while len(expressions) < 200:
         expression = random_expression(source, source.choice(kinds), source.randint(1, 5))
         try:
             expected.append(evaluate(expression, table).to_pylist())

@@ -11,37 +11,15 @@ from hypothesis import strategies as st
 from disarray.errors import FragmentMismatchError
 from disarray.kernels.conflicts import MAX_LISTED
 from disarray.kernels.merging import Merged, merge_fragments
-from disarray.kernels.segment_rows import FragmentInput
 from disarray.kernels.winners import group_equal
 from disarray.model.format import EVENT_US, POSITION
 from disarray.model.read_spec import Key, KeyKind
-from disarray.model.scan_spec import ScanSpec
 from tests.kernels.expression_reference import COLUMNS, Value
-from tests.kernels.scan_reference import Row, key_text, merge
-from tests.kernels.scan_worlds import random_world, readings_table
+from tests.kernels.scan_reference import key_text, merge
+from tests.kernels.scan_worlds import SPEC, fragment, random_world, readings_table
 
 if TYPE_CHECKING:
     import random
-
-SPEC = ScanSpec(
-    subject="TOOL07",
-    columns=COLUMNS,
-    has_channel=False,
-    order_by=(),
-    key=Key(KeyKind.CONTENT),
-    metrics=(),
-    rollups=(),
-)
-NOTHING: dict[str, Value] = dict.fromkeys(COLUMNS)
-
-
-def fragment(uri: str, *rows: tuple[int, Value], priority: int = 0, spec: ScanSpec = SPEC) -> FragmentInput:
-    """A fragment of (event time, value of column i), ten bytes apart."""
-    own = [
-        Row(at, uri, number * 10, priority, "", NOTHING | {"i": value})
-        for number, (at, value) in enumerate(rows)
-    ]
-    return FragmentInput(readings=readings_table(own, spec), uri=uri, rows=len(own), priority=priority)
 
 
 def told(merged: Merged) -> list[tuple[int, Value, str]]:
@@ -115,6 +93,11 @@ def test_conflicts_are_counted_all_and_listed_up_to_a_cap() -> None:
 def test_a_fragment_with_fewer_readings_than_the_catalog_says_is_an_error() -> None:
     with pytest.raises(FragmentMismatchError, match="holds 1 valid readings where the catalog says 2"):
         merge_fragments([replace(fragment("a", (1, 1)), rows=2)], SPEC)
+
+
+def test_a_fragment_out_of_order_is_an_error() -> None:
+    with pytest.raises(FragmentMismatchError, match="a fragment of a is not sorted by event time"):
+        merge_fragments([fragment("a", (2, 1), (1, 1))], SPEC)
 
 
 def test_a_segment_whose_fragments_are_all_cut_away_is_empty() -> None:

@@ -19,8 +19,7 @@ from disarray.model.segments import segments_over
 from tests.kernels.expression_reference import COLUMNS, NUMBERS, bits
 from tests.kernels.rollup_reference import bucket_at, left_sum, part, plain_value, points_of
 from tests.kernels.scan_reference import merge
-from tests.kernels.scan_worlds import START_US, random_world
-from tests.kernels.test_merging import SPEC, fragment
+from tests.kernels.scan_worlds import SPEC, START_US, fragment, random_world
 
 if TYPE_CHECKING:
     from tests.kernels.scan_reference import Row

@@ -24,8 +24,15 @@ from tests.kernels.chain_reference import (
 )
 from tests.kernels.expression_reference import COLUMNS, IntegerOverflowError, Value, bits
 from tests.kernels.scan_reference import BeyondRangeError, Number, Row, merge
-from tests.kernels.scan_worlds import START_US, World, random_metric, random_world, readings_table
-from tests.kernels.test_merging import SPEC, fragment
+from tests.kernels.scan_worlds import (
+    SPEC,
+    START_US,
+    World,
+    fragment,
+    random_metric,
+    random_world,
+    readings_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,20 +11,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import lru_cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any, assert_never
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
 
-from disarray.errors import ConfigError
+from disarray.kernels.zones import pinned_zone
 from disarray.model.duration import DAY, SECOND
 from disarray.model.rollups import BucketKind
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from zoneinfo import ZoneInfo
 
     from numpy.typing import NDArray
 
@@ -34,6 +33,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _MICROSECOND = timedelta(microseconds=1)
 # No zone is further from UTC, and no change of clocks is larger.
 _MARGIN_US = 2 * DAY
+_zone = lru_cache(maxsize=64)(pinned_zone)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def _local_starts(bucket: Bucket, first_us: int, last_us: int) -> Iterator[tuple
 
 
 def _stretches(zone_name: str, first_us: int, last_us: int) -> list[_Stretch]:
-    zone = _pinned_zone(zone_name)
+    zone = _zone(zone_name)
     start_us, offset_us = first_us, _offset_us(zone, first_us)
     before_us = offset_us
     found = []
@@ -158,14 +158,3 @@ def _offset_us(zone: ZoneInfo, at_us: int) -> int:
     offset = datetime_of(at_us).astimezone(zone).utcoffset()
     assert offset is not None
     return offset // _MICROSECOND
-
-
-@lru_cache(maxsize=64)
-def _pinned_zone(name: str) -> ZoneInfo:
-    """The zone as the installed tzdata package knows it, whatever the host's own files say."""
-    path = resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
-    try:
-        with path.open("rb") as stream:
-            return ZoneInfo.from_file(stream, key=name)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{name!r} is not a time zone; use an IANA name such as 'Europe/Berlin'") from error

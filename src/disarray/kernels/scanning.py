@@ -37,7 +37,7 @@ class ScanResult:
     duplicates: int
     conflicts: int
     conflict_list: pa.Table  # CONFLICT_SCHEMA
-    digest: bytes
+    digest: str
     summaries: pa.Table  # SUMMARY_SCHEMA
     rollup_parts: pa.Table  # ROLLUP_SCHEMA
 

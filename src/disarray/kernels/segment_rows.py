@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.errors import FragmentMismatchError
-from disarray.kernels.vectors import ARROW_TYPES, flat, ranks, vector_of
+from disarray.kernels.columns import ARROW_TYPES
+from disarray.kernels.vectors import flat, ranks, vector_of
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
 
 if TYPE_CHECKING:
@@ -84,7 +85,12 @@ def columns_of(spec: ScanSpec) -> list[str]:
 def concatenate(fragments: Sequence[FragmentInput], uris: Sequence[str], spec: ScanSpec) -> Rows:
     """All valid readings and their canonical order; `uris` are those of the fragments, by UTF-8 bytes."""
     names = columns_of(spec)
-    runs = [run for fragment in fragments if (run := _run(fragment, uris, names)) is not None]
+    ranks_of = {uri: rank for rank, uri in enumerate(uris)}
+    runs = [
+        run
+        for fragment in fragments
+        if (run := _run(fragment, rank=ranks_of[fragment.uri], names=names)) is not None
+    ]
     runs.sort(key=lambda run: (run.first_us, run.last_us))
     apart = all(earlier.last_us < later.first_us for earlier, later in pairwise(runs))
     if not apart:
@@ -110,7 +116,7 @@ def _no_readings(spec: ScanSpec) -> pa.Table:
     return pa.schema([(name, types[name]) for name in columns_of(spec)]).empty_table()
 
 
-def _run(fragment: FragmentInput, uris: Sequence[str], names: Sequence[str]) -> _Run | None:
+def _run(fragment: FragmentInput, *, rank: int, names: Sequence[str]) -> _Run | None:
     table = fragment.readings.select(list(names))
     position = flat(table.column(POSITION)).to_numpy()
     if fragment.cut is not None or fragment.from_position is not None:
@@ -128,9 +134,15 @@ def _run(fragment: FragmentInput, uris: Sequence[str], names: Sequence[str]) -> 
     if not table.num_rows:
         return None
     event_us = flat(table.column(EVENT_US)).to_numpy()
+    if (event_us[1:] < event_us[:-1]).any():
+        # Unseen, it would fold in the wrong order and give plausible numbers.
+        raise FragmentMismatchError(
+            f"a fragment of {fragment.uri} is not sorted by event time; nothing of the segment was changed. "
+            "Run 'disarray reingest' on the file"
+        )
     return _Run(
         table,
-        uris.index(fragment.uri),
+        rank,
         fragment.priority,
         int(event_us[0]),
         int(event_us[-1]),

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-ARROW_TYPES: dict[ColumnType, pa.DataType] = {
-    ColumnType.FLOAT64: pa.float64(),
-    ColumnType.INT64: pa.int64(),
-    ColumnType.STRING: pa.string(),
-    ColumnType.BOOL: pa.bool_(),
-    ColumnType.TIMESTAMP: pa.timestamp("us", tz="UTC"),
-}
 _DTYPES = {
     ColumnType.FLOAT64: np.float64,
     ColumnType.INT64: np.int64,

@@ -102,12 +102,11 @@ def _candidates(rows: Rows, event_us: NDArray[np.int64], kind: KeyKind) -> NDArr
     """The canonical places of readings that may share their key with another: most often none."""
     if kind is KeyKind.NONE or not len(rows):
         return _NONE
-    tied = event_us[1:] == event_us[:-1]
-    marked = tied
+    # Equal readings within a file are told apart by their occurrence: only another file can bring a copy.
+    if kind is KeyKind.CONTENT and rows.sources.min() == rows.sources.max():
+        return _NONE
+    marked = tied = event_us[1:] == event_us[:-1]
     if kind is KeyKind.CONTENT:
-        # Equal readings within a file are told apart by their occurrence: only another file can bring a copy.
-        if rows.sources.min() == rows.sources.max():
-            return _NONE
         source = rows.in_order(rows.sources)
         marked = tied & (source[1:] != source[:-1])
     return np.flatnonzero(whole_ties(tied, marked)) if marked.any() else _NONE

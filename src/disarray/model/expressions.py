@@ -1,7 +1,8 @@
 """Expressions over columns as one frozen tree: what the parser makes and every rendering starts from.
 
 The language is small on purpose: what engines compute differently (exp, pow, ln, round, %) is not in it.
-`x / 0` is NULL, so is the square root of a negative number; `/` gives float64 and `0.1` is a float64.
+`x / 0` is NULL, so are the square root of a negative number and any float result that is not finite; `/` gives
+float64 and `0.1` is a float64.
 """
 
 from __future__ import annotations
