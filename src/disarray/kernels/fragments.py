@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # So much is held in memory before fragments are cut from it.
 _FLUSH_BYTES = 16 << 20
-_DISORDER_PATIENCE = 12
+_DISORDER_PATIENCE = 6
 _WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
 # length.
