@@ -174,6 +174,19 @@ def test_a_full_disk_is_the_lakes_fault_and_not_the_files(
         desk.read()
 
 
+def test_a_file_that_cannot_be_synced_is_never_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
+    writer.write(readings((1, 1, 1, "")))
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(FragmentWriteError, match="may not be on disk"):
+        writer.close()
+
+
 def test_a_discarded_file_leaves_nothing_behind(tmp_path: Path) -> None:
     writer = FragmentWriter(str(tmp_path / "part.parquet"), SPEC)
     writer.write(readings((1, 1, 1, "")))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from disarray.model.read_spec import ReadSpec
 
 # So much is held in memory before fragments are cut from it.
-_FLUSH_BYTES = 32 << 20
+_FLUSH_BYTES = 16 << 20
 _DISORDER_PATIENCE = 6
 _WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
@@ -93,7 +93,9 @@ class FragmentWriter:
         """Write one fragment; return the number of its row group."""
         if self._writer is None:
             self._sink = _HashedFile(self.path)
-            self._writer = pq.ParquetWriter(self._sink, self._schema, **_parquet_options(self._schema))
+            # Parquet writes page by page; every one of them would be a call into Python.
+            self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BYTES)
+            self._writer = pq.ParquetWriter(self._buffer, self._schema, **_parquet_options(self._schema))
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
         self.row_groups += 1
         return self.row_groups - 1
@@ -103,6 +105,7 @@ class FragmentWriter:
         if self._writer is None or self._sink is None:
             return None
         self._writer.close()
+        self._buffer.flush()
         self._sink.sync()
         directory = os.open(Path(self.path).parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -118,6 +121,7 @@ class FragmentWriter:
         # An open Parquet writer would write its footer when it is collected, into a closed file.
         with suppress(FragmentWriteError):
             self._writer.close()
+            self._buffer.flush()
         self._sink.close()
         Path(self.path).unlink(missing_ok=True)
 
@@ -249,26 +253,19 @@ class _HashedFile:
             raise FragmentWriteError(f"{path}: {error.strerror}") from error
         self._path = path
         self._hasher = blake3()
-        self._pending = bytearray()
         self._size = 0
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        self._pending += data
+        self._hasher.update(data)
         self._size += len(data)
-        if len(self._pending) >= _WRITE_BYTES:
-            self._drain()
-        return len(data)
-
-    def _drain(self) -> None:
-        pending, self._pending = bytes(self._pending), bytearray()
-        self._hasher.update(pending)
-        view = memoryview(pending)
+        view = memoryview(data)
         try:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
             raise FragmentWriteError(f"{self._path}: {error.strerror} after {self._size} bytes") from error
+        return len(data)
 
     def tell(self) -> int:
         return self._size
@@ -287,12 +284,19 @@ class _HashedFile:
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            os.close(self._descriptor)
+            # The number may soon be another file's: a late flush must find nothing to write to.
+            descriptor, self._descriptor = self._descriptor, -1
+            os.close(descriptor)
 
     def sync(self) -> None:
-        self._drain()
-        os.fsync(self._descriptor)
-        self.close()
+        try:
+            os.fsync(self._descriptor)
+        except OSError as error:
+            raise FragmentWriteError(
+                f"{self._path}: {error.strerror}, the file may not be on disk"
+            ) from error
+        finally:
+            self.close()
 
     def checksum(self) -> str:
         return self._hasher.hexdigest()
