@@ -139,7 +139,7 @@ def _segment_row(request: ScanRequest, result: ScanResult) -> Row:
         "conflicts": result.conflicts,
         "first_us": result.first_us,
         "last_us": result.last_us,
-        "digest": result.digest.hex(),
+        "digest": result.digest,
     }
 
 
