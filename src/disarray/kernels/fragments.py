@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from blake3 import blake3
 
 from disarray.errors import FragmentWriteError, UnreadableFileError
-from disarray.kernels.ordering import digest_table, in_canonical_order
+from disarray.kernels.ordering import in_canonical_order
 from disarray.kernels.readings import readings_schema
 from disarray.model.format import EVENT_US, POSITION
 
@@ -43,7 +43,6 @@ class Fragment:
     last_us: int
     first_position: int
     last_position: int
-    digest: str
     file: str
     row_group: int
 
@@ -185,7 +184,6 @@ class FragmentBuilder:
                 last_us=int(event_us[-1]),
                 first_position=int(position[0]),
                 last_position=int(position[-1]),
-                digest=digest_table(ordered),
                 file=self.sink.path,
                 row_group=self.sink.write(ordered),
             )
