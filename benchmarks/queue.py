@@ -126,6 +126,7 @@ def main() -> int:
             "architecture": platform.machine(),
             "cores": os.cpu_count(),
             "python": platform.python_version(),
+            "load_average": [round(load, 1) for load in os.getloadavg()],
         },
         "server": server.describe(),
         "versions": versions,
