@@ -29,6 +29,7 @@ import uvloop
 
 from benchmarks import latency, report, throughput
 from benchmarks.contenders import Contender, Disarray, PgQueuer, Procrastinate
+from benchmarks.goals import goal_table
 from benchmarks.latency import SHAPES, ClaimLatency
 from benchmarks.server import Server, shared_server
 from benchmarks.throughput import Load, Throughput
@@ -117,7 +118,7 @@ def main() -> int:
         latencies = runner.run(measure_latency(server, extent))
     goals = [*report.throughput_goals(rates, own_batch=OWN_BATCH), *report.latency_goals(latencies)]
 
-    print("", report.latency_table(latencies), report.goal_table(goals), sep="\n\n")
+    print("", report.latency_table(latencies), goal_table(goals), sep="\n\n")
     document = {
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python -m benchmarks.queue" + (" --quick" if arguments.quick else ""),

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders import Disarray
+from benchmarks.goals import Goal, table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from benchmarks.latency import ClaimLatency
     from benchmarks.throughput import Throughput
 
 OURS = Disarray.name
-
-
-@dataclass(frozen=True)
-class Goal:
-    """One promise and what was measured: a ratio that must not fall below, or rise above, its limit."""
-
-    name: str
-    measured: float
-    limit: float
-    at_least: bool
-
-    @property
-    def is_met(self) -> bool:
-        """Whether the promise holds in this run."""
-        return self.measured >= self.limit if self.at_least else self.measured <= self.limit
 
 
 def throughput_goals(results: Sequence[Throughput], *, own_batch: int) -> list[Goal]:
@@ -59,7 +44,7 @@ def latency_goals(results: Sequence[ClaimLatency]) -> list[Goal]:
 
 def throughput_table(results: Sequence[Throughput]) -> str:
     """Jobs per second and what each stage cost, with ours as a multiple of each rival."""
-    return _table(
+    return table(
         ("batch", "queue", "jobs/s", "ours is", "enqueue µs", "claim µs", "complete µs"),
         (
             (
@@ -78,7 +63,7 @@ def throughput_table(results: Sequence[Throughput]) -> str:
 
 def latency_table(results: Sequence[ClaimLatency]) -> str:
     """Percentiles of a claim by depth and shape of the queue."""
-    return _table(
+    return table(
         ("queue", "shape", "queued", "p50 ms", "p99 ms"),
         (
             (one.contender, one.shape, f"{one.queued:,}", f"{one.p50_ms:.2f}", f"{one.p99_ms:.2f}")
@@ -87,26 +72,5 @@ def latency_table(results: Sequence[ClaimLatency]) -> str:
     )
 
 
-def goal_table(goals: Sequence[Goal]) -> str:
-    """Each promise with its verdict."""
-    return _table(
-        ("goal", "limit", "measured", ""),
-        (
-            (
-                goal.name,
-                f"{'≥' if goal.at_least else '≤'} {goal.limit}",
-                f"{goal.measured:.2f}",
-                "met" if goal.is_met else "MISSED",
-            )
-            for goal in goals
-        ),
-    )
-
-
 def _ours(results: Sequence[Throughput], batch: int) -> float:
     return next(one.jobs_per_second for one in results if one.batch == batch and one.contender == OURS)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
