@@ -162,3 +162,23 @@ class FoldOverflowError(DisarrayError):
 
 class FragmentMismatchError(DisarrayError):
     """A fragment does not hold what the catalog says about it. Nothing of the segment was changed."""
+
+
+class NotQuarantinedError(ControlError):
+    """Nothing of the file waits for a decision."""
+
+
+class UnknownNameError(DisarrayError):
+    """No subject, metric, rollup, channel or file of this name is known. Nothing was read or changed."""
+
+
+class AmbiguousNameError(DisarrayError):
+    """A name stands for several things; the message says how to choose."""
+
+
+class DefinitionChangedError(DisarrayError):
+    """Readings were folded under another definition than the one in force. Stored numbers are as they were."""
+
+
+class ExportError(DisarrayError):
+    """A file could not be written. The database and the lake are untouched."""
