@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from datetime import datetime
 
     from disarray.control.connections import Connection
@@ -117,16 +117,7 @@ def load_bases(
             """,
             (dataset, subject_key, metric, from_us, to_us, channel),
         ).fetchall()
-    return [
-        MetricPiece(
-            *row[:5],
-            _either(row[5], row[6]),
-            _either(row[7], row[8]),
-            _either(row[9], row[10]),
-            *row[11:],
-        )
-        for row in rows
-    ]
+    return [MetricPiece(*_paired(row, (5, 7, 9))) for row in rows]
 
 
 def load_rollup(
@@ -143,7 +134,7 @@ def load_rollup(
             """,
             (dataset, subject_key, rollup, from_us, to_us),
         ).fetchall()
-    return [StoredPart(*row[:6], _either(row[6], row[7]), *row[8:]) for row in rows]
+    return [StoredPart(*_paired(row, (6,))) for row in rows]
 
 
 def list_restatements(
@@ -160,11 +151,16 @@ def list_restatements(
             """,
             (subject_key, limit),
         ).fetchall()
-    return [
-        Restatement(*row[:5], _either(row[5], row[6]), _either(row[7], row[8]), *row[9:]) for row in rows
-    ]
+    return [Restatement(*_paired(row, (5, 7))) for row in rows]
 
 
-def _either(integer: int | None, real: float | None) -> Number | None:
-    """A number stands in the column of its type; a common one would cost large integers their last bits."""
-    return real if integer is None else integer
+def _paired(row: Sequence[Any], pairs: Sequence[int]) -> Iterator[Any]:
+    """The row with an integer and the float after it made one number.
+
+    Each stands in the column of its type; a common one would cost large integers their last bits.
+    """
+    place = 0
+    while place < len(row):
+        is_pair = place in pairs
+        yield row[place + 1] if is_pair and row[place] is None else row[place]
+        place += 2 if is_pair else 1

@@ -162,8 +162,22 @@ def plan_scans(
         if fragment.state is FragmentState.ACTIVE:
             by_segment[fragment.segment_us].append(fragment)
     return tuple(
-        _scan_unit(segment, revisions.get(segment, 0), fragments) for segment, fragments in by_segment.items()
+        scan_unit(segment, revisions.get(segment, 0), fragments) for segment, fragments in by_segment.items()
     )
+
+
+def scan_unit(segment_us: int, revision: int, fragments: Sequence[FragmentEntry]) -> ScanUnit:
+    """One entry for each row group: of files that share it, the one that would win under any key."""
+    shared: dict[tuple[str, int], FragmentEntry] = {}
+    for fragment in fragments:
+        place = fragment.path, fragment.row_group
+        if place not in shared or shared[place].order_key.encode() < fragment.order_key.encode():
+            shared[place] = fragment
+    distinct = tuple(shared.values())
+    copied = sum(fragment.readings for fragment in fragments) - sum(
+        fragment.readings for fragment in distinct
+    )
+    return ScanUnit(segment_us=segment_us, revision=revision, fragments=distinct, copied_readings=copied)
 
 
 def _replace_from(
@@ -181,17 +195,3 @@ def _replace_from(
         dropped.append(fragment)
     elif end >= seam:
         cut.append(replace(fragment, cut_position=seam))
-
-
-def _scan_unit(segment_us: int, revision: int, fragments: Sequence[FragmentEntry]) -> ScanUnit:
-    """One entry for each row group: of files that share it, the one that would win under any key."""
-    shared: dict[tuple[str, int], FragmentEntry] = {}
-    for fragment in fragments:
-        place = fragment.path, fragment.row_group
-        if place not in shared or shared[place].order_key.encode() < fragment.order_key.encode():
-            shared[place] = fragment
-    distinct = tuple(shared.values())
-    copied = sum(fragment.readings for fragment in fragments) - sum(
-        fragment.readings for fragment in distinct
-    )
-    return ScanUnit(segment_us=segment_us, revision=revision, fragments=distinct, copied_readings=copied)
