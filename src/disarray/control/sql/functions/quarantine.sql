@@ -191,16 +191,24 @@ set search_path = disarray, pg_temp
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';
-    v_frontier_us constant bigint := changed_from_us(p_subject_key, p_dataset);
-    v_before constant jsonb := telemetry.final_totals(v_name, p_subject_key);
+    v_frontier_us bigint;
+    v_before jsonb;
     v_touched constant bigint[] := array(
         select scanned.segment_us
         from json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint)
     );
-    v_after jsonb := v_before;
+    v_after jsonb;
     v_shifted bigint := 0;
     v_buckets jsonb;
 begin
+    -- A commit holds this row all through: either it has ended, or it comes after us.
+    perform
+    from subject_lock as lock
+    where lock.subject_key = p_subject_key
+    for update;
+    v_frontier_us := changed_from_us(p_subject_key, p_dataset);
+    v_before := telemetry.final_totals(v_name, p_subject_key);
+    v_after := v_before;
     with known as (
         select part.*
         from rollup as part
