@@ -29,12 +29,14 @@ language plpgsql
 stable
 security definer
 set search_path = disarray, pg_temp
--- A plan that is kept must be good for a long history also when it was made for an empty one.
+-- A plan that is kept must be good for a long history also when it was made for an empty one. Without sorts it has to
+-- be the index that holds each channel's rows in the order of time.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 set enable_sort = off
+set enable_incremental_sort = off
 as $$
 begin
     return query
@@ -89,10 +91,11 @@ begin
                     and entered.metric = p_metric
                     and entered.channel = wanted.channel
                     and entered.segment_us <= p_from_us
-                    and entered.piece = 0
                     -- In the segment around the start the channel may not have been read yet.
                     and coalesce(entered.first_reading_us, entered.segment_us) <= p_from_us
-                order by entered.segment_us desc
+                order by
+                    entered.segment_us desc,
+                    entered.piece desc
                 limit 1
             ),
             p_from_us
