@@ -245,7 +245,8 @@ def test_the_newest_value_costs_an_index_step_per_channel_however_long_the_histo
     connection.execute(
         """
         insert into disarray.segment_metric (
-            dataset, subject_key, metric, channel, segment_us, piece, readings, points, first_reading_us, last_reading_us
+            dataset, subject_key, metric, channel, segment_us, piece, readings, points,
+            first_reading_us, last_reading_us
         )
         select 'D', 'S', metric, 'C' || channel, day, 0, 1, 0, day, day
         from generate_series(1, 1157) as day, generate_series(1, 100) as channel, unnest(array['a', 'b', 'c']) as metric

@@ -45,7 +45,10 @@ def late(strict_plant: Plant) -> Path:
 
 def states(plant: Plant, path: Path) -> list[tuple[object, ...]]:
     return plant.rows(
-        f"select state::text, sum(readings)::int from disarray.fragment where source_uri = '{path}' group by 1 order by 1"
+        f"""
+        select state::text, sum(readings)::int from disarray.fragment
+        where source_uri = '{path}' group by 1 order by 1
+        """
     )
 
 
@@ -190,5 +193,5 @@ def test_a_version_that_says_less_waits_and_its_release_reads_it(strict_plant: P
     totals = strict_plant.rows(
         "select metric, coalesce(base_int + total_int, base_float + total_float) from disarray.segment_metric"
     )
-    assert {each.metric: each.new for each in impact.totals} == dict(totals)
+    assert {(each.metric, each.new) for each in impact.totals} == set(totals)
     assert status_of(strict_plant, path) == "processed"
