@@ -12,9 +12,28 @@ from disarray.errors import ConfigError
 if TYPE_CHECKING:
     from pathlib import Path
 
-FILE = '[state]\ndir = "from-file"\n[database]\ndsn = "service=file"\n'
-ENVIRONMENT = {"DISARRAY_STATE_DIR": "from-environment", "DISARRAY_DSN": "service=environment"}
-FLAGS = {"--state-dir": "from-flag", "--dsn": "service=flag"}
+FILE = """
+[state]
+dir = "from-file"
+[database]
+dsn = "service=file"
+[lake]
+root = "lake-from-file"
+[worker]
+name = "from-file"
+"""
+ENVIRONMENT = {
+    "DISARRAY_STATE_DIR": "from-environment",
+    "DISARRAY_DSN": "service=environment",
+    "DISARRAY_LAKE_ROOT": "lake-from-environment",
+    "DISARRAY_WORKER_NAME": "from-environment",
+}
+FLAGS = {
+    "--state-dir": "from-flag",
+    "--dsn": "service=flag",
+    "--lake-root": "lake-from-flag",
+    "--worker-name": "from-flag",
+}
 
 
 def test_without_any_word_state_lives_in_the_project_and_the_database_is_embedded(tmp_path: Path) -> None:
@@ -22,6 +41,8 @@ def test_without_any_word_state_lives_in_the_project_and_the_database_is_embedde
     assert config.state_dir == tmp_path / ".disarray"
     assert config.dsn is None
     assert {setting.origin for setting in config.settings} == {"default"}
+    assert config.lake_root == tmp_path / ".disarray" / "lake"
+    assert config.spark_settings == {}
 
 
 @pytest.mark.parametrize(
@@ -30,9 +51,7 @@ def test_without_any_word_state_lives_in_the_project_and_the_database_is_embedde
         pytest.param({}, {}, "file", id="file-before-default"),
         pytest.param({}, ENVIRONMENT, "environment", id="environment-before-file"),
         pytest.param(FLAGS, ENVIRONMENT, "flag", id="flag-before-environment"),
-        pytest.param(
-            dict.fromkeys(FLAGS), {"DISARRAY_DSN": "", "DISARRAY_STATE_DIR": ""}, "file", id="empty-is-unset"
-        ),
+        pytest.param(dict.fromkeys(FLAGS), dict.fromkeys(ENVIRONMENT, ""), "file", id="empty-is-unset"),
     ],
 )
 def test_the_nearest_word_wins_and_is_named(
@@ -42,7 +61,10 @@ def test_the_nearest_word_wins_and_is_named(
     config = load(tmp_path, flags=flags, environment=environment)
     assert config.state_dir == tmp_path / f"from-{expected}"
     assert config.dsn == f"service={expected}"
-    assert {config.origin(name).split()[0] for name in ("state.dir", "database.dsn")} == {expected}
+    assert config.lake_root == tmp_path / f"lake-from-{expected}"
+    assert config.worker_name == f"from-{expected}"
+    named = ("state.dir", "database.dsn", "lake.root", "worker.name")
+    assert {config.origin(name).split()[0] for name in named} == {expected}
 
 
 def test_an_absolute_state_folder_stays_where_it_is(tmp_path: Path) -> None:
@@ -60,6 +82,7 @@ def test_an_absolute_state_folder_stays_where_it_is(tmp_path: Path) -> None:
         ('[database]\nurl = "x"\n', "no setting database.url"),
         ('dsn = "x"\n', "no setting dsn"),
         ("[database]\ndsn = 5\n", "database.dsn must be a text"),
+        ("[spark]\nmaster = 2\n", "spark.master must be a text"),
         ("[database\n", "cannot be read"),
     ],
 )
@@ -67,6 +90,16 @@ def test_a_file_with_a_slip_is_refused_by_name(tmp_path: Path, text: str, compla
     (tmp_path / "disarray.toml").write_text(text)
     with pytest.raises(ConfigError, match=complaint):
         load(tmp_path, environment={})
+
+
+def test_what_spark_is_told_goes_through_as_spark_spells_it_and_datasets_are_no_settings(
+    tmp_path: Path,
+) -> None:
+    text = '[spark]\nmaster = "local[2]"\ndriver.memory = "2g"\n[[dataset]]\nname = "cells"\n'
+    (tmp_path / "disarray.toml").write_text(text)
+    config = load(tmp_path, environment={})
+    assert config.spark_settings == {"spark.master": "local[2]", "spark.driver.memory": "2g"}
+    assert config.dataset_file == tmp_path / "disarray.toml"
 
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:

@@ -53,7 +53,12 @@ OPTIONS = (
         "agent.announce_again", flag="--announce-again", variable="DISARRAY_ANNOUNCE_AGAIN", default="1 d"
     ),
     Option("agent.deep_rescan", flag="--deep-rescan", variable="DISARRAY_DEEP_RESCAN", default="7 d"),
+    Option("lake.root", flag="--lake-root", variable="DISARRAY_LAKE_ROOT", default=None, is_path=True),
+    Option("worker.name", flag="--worker-name", variable="DISARRAY_WORKER_NAME", default="Worker01"),
 )
+# Tables of the file that are no settings, and one that holds whatever Spark knows.
+DATASET_TABLE = "dataset"
+SPARK_TABLE = "spark"
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class Config:
     """Everything disarray was told. Without a DSN it uses the embedded server of the state folder."""
 
     settings: tuple[Setting, ...]
+    project: Path = Path()
 
     @property
     def state_dir(self) -> Path:
@@ -95,6 +101,32 @@ class Config:
         value = self._setting(name).value
         assert value is not None
         return value
+
+    @property
+    def lake_root(self) -> Path:
+        """Where fragments lie: beside the embedded database unless told otherwise."""
+        value = self._setting("lake.root").value
+        return self.state_dir / "lake" if value is None else Path(value)
+
+    @property
+    def worker_name(self) -> str:
+        value = self._setting("worker.name").value
+        assert value is not None
+        return value
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """What `[spark]` says, as Spark spells it: `master` under `[spark]` is `spark.master`."""
+        return {
+            setting.name: setting.value
+            for setting in self.settings
+            if setting.name.startswith(f"{SPARK_TABLE}.") and setting.value is not None
+        }
+
+    @property
+    def dataset_file(self) -> Path:
+        """The file that describes the datasets."""
+        return self.project / FILE_NAME
 
     def origin(self, name: str) -> str:
         """Where the value of a setting came from."""
@@ -134,7 +166,12 @@ def load(
         if value is not None and option.is_path:
             value = str(project / Path(value).expanduser())
         settings.append(Setting(option.name, value, origin))
-    return Config(tuple(settings))
+    settings += [
+        Setting(name, value, f"file {file}")
+        for name, value in told.items()
+        if name.startswith(f"{SPARK_TABLE}.")
+    ]
+    return Config(tuple(settings), project)
 
 
 def _read_file(file: Path) -> dict[str, str]:
@@ -146,10 +183,10 @@ def _read_file(file: Path) -> dict[str, str]:
         raise ConfigError(f"{file} cannot be read: {problem}. Nothing was changed.") from problem
     told: dict[str, str] = {}
     known = {option.name for option in OPTIONS}
-    content.pop("dataset", None)  # formats.loader reads these, with a grammar of their own
+    content.pop(DATASET_TABLE, None)  # formats.loader reads these, with a grammar of their own
     for section, table in content.items():
         for name, value in _entries(section, table):
-            if name not in known:
+            if name not in known and not name.startswith(f"{SPARK_TABLE}."):
                 raise ConfigError(
                     f"{file}: there is no setting {name}. Nothing was changed. "
                     f"There are: {', '.join(sorted(known))}."
@@ -161,9 +198,15 @@ def _read_file(file: Path) -> dict[str, str]:
 
 
 def _entries(section: str, table: object) -> list[tuple[str, Any]]:
-    if isinstance(table, dict):
-        return [(f"{section}.{key}", value) for key, value in table.items()]
-    return [(section, table)]
+    if not isinstance(table, dict):
+        return [(section, table)]
+    # `driver.memory = "4g"` is a table in a table to TOML, and one name to Spark.
+    is_deep = section.partition(".")[0] == SPARK_TABLE
+    return [
+        entry
+        for key, value in table.items()
+        for entry in (_entries(f"{section}.{key}", value) if is_deep else [(f"{section}.{key}", value)])
+    ]
 
 
 def redact(dsn: str) -> str:

@@ -174,3 +174,23 @@ class BadMessageError(DisarrayError):
 
 class StateFileBusyError(DisarrayError):
     """Another agent works with the same state file. Nothing was changed."""
+
+
+class NotQuarantinedError(ControlError):
+    """Nothing of the file waits for a decision."""
+
+
+class UnknownNameError(DisarrayError):
+    """No subject, metric, rollup, channel or file of this name is known. Nothing was read or changed."""
+
+
+class AmbiguousNameError(DisarrayError):
+    """A name stands for several things; the message says how to choose."""
+
+
+class DefinitionChangedError(DisarrayError):
+    """Readings were folded under another definition than the one in force. Stored numbers are as they were."""
+
+
+class ExportError(DisarrayError):
+    """A file could not be written. The database and the lake are untouched."""

@@ -1,4 +1,4 @@
-"""The claim path stays on its indexes, counted in rows and buffers rather than in seconds.
+"""What is asked all the time stays on its indexes, counted in rows and buffers rather than in seconds.
 
 The plans are those of the statements inside the functions as they really ran: auto_explain reports each of them.
 """
@@ -236,3 +236,50 @@ def test_enqueueing_reads_a_few_rows_of_a_hundred_thousand(
     execution = execute_explained(session, "select disarray.enqueue_file('file:///1/2', 'TOOL1')")
     assert [scan for scan in execution.scans if scan.rows_read > 150] == []
     assert execution.buffers < 400
+
+
+def test_the_newest_value_costs_an_index_step_per_channel_however_long_the_history(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    connection.execute("analyze disarray.segment_metric")
+    connection.execute(
+        """
+        insert into disarray.segment_metric (
+            dataset, subject_key, metric, channel, segment_us, piece, readings, points,
+            first_reading_us, last_reading_us
+        )
+        select 'D', 'S', metric, 'C' || channel, day, 0, 1, 0, day, day
+        from generate_series(1, 1157) as day, generate_series(1, 100) as channel, unnest(array['a', 'b', 'c']) as metric
+        """
+    )
+    session = connect()
+    statement = "select count(*) from disarray.load_bases('D', 'S', 'b', 1157, 1157)"
+    assert session.execute(statement.encode()).fetchone() == (100,)
+    every_channel = execute_explained(session, statement)
+    assert [scan for scan in every_channel.of("segment_metric") if scan.kind == "Seq Scan"] == []
+    assert [scan for scan in every_channel.scans if scan.rows_read > 150] == []
+    assert every_channel.buffers < 100 * 20
+    one = execute_explained(
+        session, "select count(*) from disarray.load_bases('D', 'S', 'b', 900, 900, 'C7')"
+    )
+    assert one.buffers < 60
+
+
+def test_subjects_are_listed_by_steps_of_the_index(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    connection.execute(
+        """
+        insert into disarray.segment (
+            dataset, subject_key, segment_us, segment_end_us, revision, readings, duplicates, conflicts,
+            first_us, last_us, digest, scan_version, run_id
+        )
+        select 'D', 'S' || subject, day, day + 1, 1, 1, 0, 0, day, day, '', '', gen_random_uuid()
+        from generate_series(1, 2000) as day, generate_series(1, 20) as subject
+        """
+    )
+    session = connect()
+    statement = "select count(*) from disarray.list_subjects()"
+    assert session.execute(statement.encode()).fetchone() == (20,)
+    execution = execute_explained(session, statement)
+    assert [scan for scan in execution.of("segment") if scan.rows_read > 150] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -10,9 +11,21 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import catalog, commits, events, files, instances, migrations, queue, status, subjects
+from disarray.control import (
+    catalog,
+    commits,
+    events,
+    files,
+    instances,
+    migrations,
+    quarantine,
+    queue,
+    status,
+    subjects,
+    values,
+)
 from disarray.control.commits import DatasetCommit, LakeFile, SubjectCommit
-from disarray.model.plan import CatalogChanges, FragmentEntry
+from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,20 +142,51 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert catalog.load_fingerprints(session, ["file:///cell"]) == {}
     assert catalog.find_same_content(session, "cells", "CELL1", content_hashes=["h"]) == {}
     assert status.current_us(session) > 0
-    bases = session.execute(
-        "select base_int from disarray.load_bases('cells', 'CELL1', 'sum', 0, 10)"
-    ).fetchall()
-    assert bases == [(0,)]
-    assert session.execute("select disarray.stale_from('cells', 'CELL1')").fetchone() == (None,)
-    assert session.execute(
-        "select points from disarray.load_rollup('cells', 'CELL1', 'daily', 0, 10)"
-    ).fetchall() == [(2,)]
-    assert session.execute("select new_int from disarray.list_restatements('CELL1')").fetchall() == [(7,)]
+    [base] = values.load_bases(session, "cells", "CELL1", metric="sum", from_us=5, to_us=10)
+    assert (base.base, base.total) == (0, 7)
+    assert values.stale_from(session, "cells", "CELL1") is None
+    [known] = values.load_rollup(session, "cells", "CELL1", rollup="daily", from_us=0, to_us=10)
+    assert known.points == 2
+    assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [7]
+    assert [span.last_us for span in values.list_subjects(session)] == [2]
+    everything_about_a_quarantine(session)
     return {
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
-        "load_bases", "stale_from", "load_rollup", "list_restatements",
+        "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subjects", "list_quarantine",
+        "release_file", "reject_file", "preview_commit", "list_file_events", "describe_file",
     }  # fmt: skip
+
+
+def everything_about_a_quarantine(session: Connection) -> None:
+    """A file of which part is parked, looked at, released and rejected."""
+    holder = instances.register_instance(session, "Worker03", subject_patterns=["LATE*"])
+    files.enqueue_file(session, "file:///late", "LATE1", metadata={"dataset": "cells"})
+    [item] = queue.fetch_items(session, holder)
+    parked = FragmentEntry(
+        segment_us=0, source_uri="file:///late", generation=0, path="y.parquet", row_group=0, readings=3,
+        first_position=0, last_position=9, first_us=1, last_us=2, state=FragmentState.PARKED,
+    )  # fmt: skip
+    part = DatasetCommit(
+        dataset="cells", parse_version="p1", scan_version="s1", segments=[], metrics=[], rollups=[],
+        changes=CatalogChanges(added=(parked,), dropped=(), cut=(), released=()), source_uris=["file:///late"],
+    )  # fmt: skip
+    commit = SubjectCommit(
+        run_id=uuid.uuid4(), subject_key="LATE1", fence=item.fence, datasets=[part], completions={item.queue_id: {}}
+    )  # fmt: skip
+    commits.commit_subject(session, commit, holder)
+    assert [waiting.readings for waiting in quarantine.list_quarantine(session)] == [3]
+    segment = {
+        "segment_us": 0, "segment_end_us": 10, "revision": 0, "readings": 3, "duplicates": 0, "conflicts": 0,
+        "first_us": 1, "last_us": 2, "digest": "d",
+    }  # fmt: skip
+    preview = commits.preview_commit(session, "LATE1", replace(part, segments=[segment]))
+    assert preview.frontier_us == 0
+    assert quarantine.release_file(session, "file:///late", reason="right", by="alice") is not None
+    assert quarantine.reject_file(session, "file:///late", reason="wrong", by="alice") == 3
+    told = events.list_file_events(session, "file:///late")
+    assert {"quarantine_released", "quarantine_rejected"} <= {event.event_type for event in told}
+    assert files.describe_file(session, "file:///late") is not None
 
 
 # Runs as the attacker: everything that the functions name, once more, and a trap in each.

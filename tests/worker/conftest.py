@@ -54,10 +54,10 @@ mean = { function = "avg", input = "watts" }
 class Plant:
     """An inbox, a lake, a database and one worker."""
 
-    def __init__(self, root: Path, dsn: str, datasets: str = DATASET) -> None:
+    def __init__(self, root: Path, dsn: str, *, description: str = DATASET) -> None:
         self.inbox = root / "inbox"
         self.inbox.mkdir()
-        (root / "disarray.toml").write_text(datasets)
+        (root / "disarray.toml").write_text(description)
         self.datasets = {dataset.name: dataset for dataset in load_datasets(root / "disarray.toml")}
         self.pool = connections.open_pool(dsn)
         with self.pool.connection() as connection:
@@ -133,5 +133,13 @@ class Plant:
 def plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
     """A small plant with one worker."""
     built = Plant(tmp_path, dsn)
+    yield built
+    built.pool.close()
+
+
+@pytest.fixture
+def strict_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """A small plant in which what is more than five hours late is parked."""
+    built = Plant(tmp_path, dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
     yield built
     built.pool.close()

@@ -165,7 +165,7 @@ def line(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_dsn: str
 ) -> Iterator[Plant]:
     """A plant for all examples of one kind of key."""
-    plant = Plant(tmp_path_factory.mktemp("line"), shared_dsn, DATASET % {"key": request.param})
+    plant = Plant(tmp_path_factory.mktemp("line"), shared_dsn, description=DATASET % {"key": request.param})
     yield plant
     plant.pool.close()
 

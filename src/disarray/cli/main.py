@@ -12,8 +12,22 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import agent, config, db, doctor, formats, queue, status
+from disarray.cli import (
+    agent,
+    config,
+    db,
+    doctor,
+    export,
+    files,
+    ingest,
+    quarantine,
+    queue,
+    rollup,
+    status,
+    value,
+)
 from disarray.cli.context import Flags
+from disarray.cli.formats import formats_app
 from disarray.errors import DisarrayError
 
 app = typer.Typer(
@@ -27,7 +41,16 @@ app = typer.Typer(
 app.add_typer(db.app, name="db")
 app.add_typer(config.app, name="config")
 app.add_typer(queue.app, name="queue")
-app.add_typer(formats.formats_app, name="formats")
+app.add_typer(files.app, name="files")
+app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(formats_app, name="formats")
+app.command(name="ingest")(ingest.ingest)
+app.command(name="plan")(ingest.plan)
+app.command(name="value")(value.value)
+app.command(name="series")(value.series)
+app.command(name="rollup")(rollup.rollup)
+app.command(name="restatements")(rollup.restatements)
+app.command(name="export")(export.export)
 app.command(name="status")(status.status)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="agent")(agent.agent)

@@ -70,7 +70,53 @@ class SubjectCommit:
     metadata: Metadata = field(default_factory=dict)
 
 
-def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder) -> Metadata:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatasetChange:
+    """What a commit did to one dataset of its subject.
+
+    Values changed from the segment `frontier_us` on, None where none did; `newest_segment_us` was the newest before.
+    """
+
+    dataset: str
+    frontier_us: int | None
+    newest_segment_us: int | None
+    segments_changed: int
+    bases_shifted: int
+    restatements: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TotalChange:
+    """A total as it is and as it would be; None where there is none."""
+
+    metric: str
+    channel: str
+    old: int | float | None
+    new: int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class BucketSpan:
+    """One bucket of a rollup."""
+
+    rollup: str
+    bucket_us: int
+    bucket_end_us: int
+    label: str
+    channel: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitPreview:
+    """What a commit would do to what people read."""
+
+    frontier_us: int | None
+    bases_shifted: int
+    totals: tuple[TotalChange, ...]
+    buckets: tuple[BucketSpan, ...]
+
+
+def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder) -> list[DatasetChange]:
     """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``."""
     changes = {
         "metadata": commit.metadata,
@@ -104,8 +150,24 @@ def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder
             ),
         ).fetchone()
     assert row is not None
-    summary: Metadata = row[0]
-    return summary
+    return [DatasetChange(**change) for change in row[0]]
+
+
+def preview_commit(connection: Connection, subject_key: str, part: DatasetCommit) -> CommitPreview:
+    """What a commit of these segments would change, found out without changing anything."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.preview_commit(%s, %s::json)",
+            (subject_key, json.dumps(_dataset_document(part), allow_nan=False)),
+        ).fetchone()
+    assert row is not None
+    found: Metadata = row[0]
+    return CommitPreview(
+        frontier_us=found["frontier_us"],
+        bases_shifted=found["bases_shifted"],
+        totals=tuple(TotalChange(**total) for total in found["totals"]),
+        buckets=tuple(sorted(BucketSpan(**bucket) for bucket in found["buckets"])),
+    )
 
 
 def is_committed(connection: Connection, run_id: UUID, subject_key: str) -> bool:

@@ -1,15 +1,37 @@
-"""The life of the event log: its partitions, and when they go."""
+"""The event log: what happened to a file, its partitions, and when they go."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
-    from datetime import timedelta
+    from datetime import datetime, timedelta
 
     from disarray.control.connections import Connection
+    from disarray.control.metadata import Metadata
+
+
+@dataclass(frozen=True, slots=True)
+class FileEvent:
+    """Something that happened to a file; `instance_name` is the worker, or the person who asked."""
+
+    occurred_at: datetime
+    event_type: str
+    instance_name: str | None
+    metadata: Metadata
+
+
+def list_file_events(connection: Connection, source_uri: str, *, limit: int = 1000) -> list[FileEvent]:
+    """The history of a file, newest first."""
+    with translated_errors(), connection.cursor(row_factory=class_row(FileEvent)) as cursor:
+        return cursor.execute(
+            "select * from disarray.list_file_events(%s, %s)", (source_uri, limit)
+        ).fetchall()
 
 
 def provision_event_partitions(connection: Connection, *, months_ahead: int = 3) -> int:

@@ -127,3 +127,12 @@ def list_files(
         return cursor.execute(
             "select * from disarray.list_files(%s, %s, %s)", (status, subject_key, limit)
         ).fetchall()
+
+
+def describe_file(connection: Connection, source_uri: str) -> Metadata | None:
+    """All that is known of a file, None where it was never announced."""
+    with translated_errors():
+        row = connection.execute("select disarray.describe_file(%s)", (source_uri,)).fetchone()
+    assert row is not None
+    known: Metadata | None = row[0]
+    return known

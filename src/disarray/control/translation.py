@@ -16,6 +16,7 @@ from disarray.errors import (
     InvalidRequestError,
     LeaseLostError,
     NotBlacklistedError,
+    NotQuarantinedError,
     SchemaMissingError,
     StaleIncarnationError,
     StalePlanError,
@@ -32,6 +33,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA004": UnknownInstanceError,
     "DA005": NotBlacklistedError,
     "DA006": StalePlanError,
+    "DA007": NotQuarantinedError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})

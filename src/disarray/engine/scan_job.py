@@ -5,15 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from disarray.kernels.fragments import read_fragment
 from disarray.kernels.scanning import scan_segment
-from disarray.kernels.segment_rows import FragmentInput
-from disarray.model.format import POSITION
 from disarray.model.packing import pack_by_weight, task_count
 from disarray.model.scan_spec import ScanSpec, scan_spec_of
 from disarray.model.segments import Segment
+from disarray.store.fragments import fragment_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,7 +19,7 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.kernels.scanning import ScanResult
     from disarray.model.dataset import Dataset
-    from disarray.model.plan import FragmentEntry, ScanUnit
+    from disarray.model.plan import ScanUnit
     from disarray.store.lake import Lake
 
 Row = dict[str, Any]
@@ -93,21 +89,6 @@ def scan_task(requests: Sequence[ScanRequest]) -> dict[tuple[str, str, int], Sca
         (request.dataset, request.spec.subject, request.segment.start_us): _scan(request)
         for request in requests
     }
-
-
-def fragment_input(fragment: FragmentEntry, path: str, *, priority: int) -> FragmentInput:
-    """A fragment as the kernels take it; it must hold as many readings as the catalog says."""
-    readings = read_fragment(path, fragment.row_group)
-    valid = fragment.readings
-    if fragment.cut_position is not None and readings.num_rows == fragment.readings:
-        valid = int(np.count_nonzero(readings.column(POSITION).to_numpy() < fragment.cut_position))
-    return FragmentInput(
-        readings=readings,
-        uri=fragment.order_key,
-        rows=valid,
-        priority=priority,
-        cut=fragment.cut_position,
-    )
 
 
 def _scan(request: ScanRequest) -> ScannedSegment:

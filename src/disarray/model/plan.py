@@ -74,9 +74,12 @@ class CatalogChanges:
     @property
     def touched_segments(self) -> tuple[int, ...]:
         """Segments whose visible readings may change, in order."""
-        touched = [fragment for fragment in self.added if fragment.state is FragmentState.ACTIVE]
-        touched += [fragment for fragment in self.dropped if fragment.state is FragmentState.ACTIVE]
-        return tuple(sorted({fragment.segment_us for fragment in (*touched, *self.cut, *self.released)}))
+        counting = [
+            fragment
+            for fragment in (*self.added, *self.dropped, *self.cut, *self.released)
+            if fragment.state is FragmentState.ACTIVE
+        ]
+        return tuple(sorted({fragment.segment_us for fragment in counting}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,18 +131,24 @@ def plan_changes(
     cut: list[FragmentEntry] = []
     released: list[FragmentEntry] = []
     for change in changes:
+        replaced: set[int] = set()
         for fragment in known.get(change.source_uri, ()):
-            if change.is_removed:
+            stays = None if change.is_removed else _what_stays(fragment, change)
+            if stays is None:
                 dropped.append(fragment)
-            elif change.is_released and fragment.state is FragmentState.PARKED:
-                released.append(replace(fragment, state=FragmentState.ACTIVE))
-            elif not change.is_parked and change.seam_position is not None:
-                _replace_from(change.seam_position, change.generation, fragment, dropped=dropped, cut=cut)
+            elif stays is not fragment:
+                cut.append(stays)
+            if stays is not fragment and fragment.state is FragmentState.ACTIVE:
+                replaced.add(fragment.segment_us)
+            if stays is not None and stays.state is FragmentState.PARKED and change.is_released:
+                released.append(replace(stays, state=FragmentState.ACTIVE))
         for fragment in change.fragments:
             too_late = (
                 not change.ignores_horizon
                 and horizon_start_us is not None
                 and fragment.segment_us < horizon_start_us
+                # What a file says instead of what it said before is no late arrival: parked, it would leave a hole.
+                and fragment.segment_us not in replaced
             )
             state = FragmentState.PARKED if change.is_parked or too_late else FragmentState.ACTIVE
             added.append(replace(fragment, state=state))
@@ -162,28 +171,11 @@ def plan_scans(
         if fragment.state is FragmentState.ACTIVE:
             by_segment[fragment.segment_us].append(fragment)
     return tuple(
-        _scan_unit(segment, revisions.get(segment, 0), fragments) for segment, fragments in by_segment.items()
+        scan_unit(segment, revisions.get(segment, 0), fragments) for segment, fragments in by_segment.items()
     )
 
 
-def _replace_from(
-    seam: int,
-    generation: int,
-    fragment: FragmentEntry,
-    *,
-    dropped: list[FragmentEntry],
-    cut: list[FragmentEntry],
-) -> None:
-    if fragment.generation != generation:
-        return
-    end = fragment.last_position if fragment.cut_position is None else fragment.cut_position - 1
-    if fragment.first_position >= seam:
-        dropped.append(fragment)
-    elif end >= seam:
-        cut.append(replace(fragment, cut_position=seam))
-
-
-def _scan_unit(segment_us: int, revision: int, fragments: Sequence[FragmentEntry]) -> ScanUnit:
+def scan_unit(segment_us: int, revision: int, fragments: Sequence[FragmentEntry]) -> ScanUnit:
     """One entry for each row group: of files that share it, the one that would win under any key."""
     shared: dict[tuple[str, int], FragmentEntry] = {}
     for fragment in fragments:
@@ -195,3 +187,14 @@ def _scan_unit(segment_us: int, revision: int, fragments: Sequence[FragmentEntry
         fragment.readings for fragment in distinct
     )
     return ScanUnit(segment_us=segment_us, revision=revision, fragments=distinct, copied_readings=copied)
+
+
+def _what_stays(fragment: FragmentEntry, change: FileChange) -> FragmentEntry | None:
+    """The fragment as the change leaves it: itself, cut at the seam, or None."""
+    seam = change.seam_position
+    if change.is_parked or seam is None or fragment.generation != change.generation:
+        return fragment
+    if fragment.first_position >= seam:
+        return None
+    end = fragment.last_position if fragment.cut_position is None else fragment.cut_position - 1
+    return replace(fragment, cut_position=seam) if end >= seam else fragment

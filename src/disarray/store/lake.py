@@ -32,6 +32,21 @@ class Lake:
         return str(self.root / path)
 
 
+@dataclass(frozen=True)
+class ScratchLake(Lake):
+    """A lake whose new files go elsewhere: what it holds can be read, what is written can be thrown away."""
+
+    scratch: Path
+
+    def new_file(self, dataset: str, run_id: UUID, number: int) -> str:
+        """An absolute path in the scratch folder."""
+        return Lake(self.scratch).new_file(dataset, run_id, number)
+
+    def relative(self, path: str) -> str:
+        """The path as it is: below no root, `absolute` leaves it alone."""
+        return path
+
+
 def _make_durable_folder(folder: Path) -> None:
     if folder.is_dir():
         return

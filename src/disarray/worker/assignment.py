@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from disarray.control import catalog, status
 from disarray.control.files import Reason
 from disarray.kernels.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.model.dataset import OnShrink
@@ -16,13 +17,16 @@ from disarray.model.seam import Replacement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.control.queue import QueueItem
+    from disarray.control.connections import Connection
+    from disarray.control.queue import QueueId, QueueItem
     from disarray.model.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint
     from disarray.store.lake import Lake
 
 # Reasons for which the whole file is read again, whatever is known of it.
 _READ_AGAIN = frozenset({Reason.REINGEST, Reason.ALLOW, Reason.REBUILD})
+# Reasons that need no look at the file.
+_READ_NOTHING = frozenset({Reason.PREVIEW, Reason.COMPACT, Reason.RECONCILE, Reason.RELEASE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,16 @@ class Assignment:
         return self.item.reason == Reason.REMOVE
 
     @property
+    def releases_readings(self) -> bool:
+        """Whether parked readings of the file are to count; they lie in the lake, the file may be gone."""
+        return Reason.RELEASE in self.reasons and not self.releases_version
+
+    @property
+    def releases_version(self) -> bool:
+        """Whether a version that says less than the one before is to take its place."""
+        return Reason.RELEASE in self.reasons and self.item.metadata.get("release") == "version"
+
+    @property
     def is_about_a_file(self) -> bool:
         """Whether there is a file behind it."""
         return not self.item.source_uri.startswith("subject:")
@@ -54,35 +68,49 @@ def assign(items: Sequence[QueueItem], datasets: Mapping[str, Dataset]) -> list[
     return [Assignment(item, _dataset_of(item, datasets)) for item in items]
 
 
+def read_requests(connection: Connection, assignments: Sequence[Assignment]) -> dict[QueueId, ReadRequest]:
+    """What to read for a batch, by item; items for which nothing is to be read are left out."""
+    uris = [assignment.item.source_uri for assignment in assignments if assignment.is_about_a_file]
+    known = catalog.load_fingerprints(connection, uris)
+    now_us = status.current_us(connection)
+    requests = {
+        assignment.item.queue_id: read_request(
+            assignment, stored=known.get(assignment.item.source_uri), now_us=now_us
+        )
+        for assignment in assignments
+    }
+    return {queue_id: request for queue_id, request in requests.items() if request is not None}
+
+
 def read_request(assignment: Assignment, *, stored: Fingerprint | None, now_us: int) -> ReadRequest | None:
     """What to read for an item, None where nothing is to be read."""
     dataset, reasons = assignment.dataset, assignment.reasons
-    if (
-        dataset is None
-        or assignment.is_removal
-        or reasons <= {Reason.PREVIEW, Reason.COMPACT, Reason.RECONCILE}
-    ):
+    if dataset is None or assignment.is_removal:
+        return None
+    if reasons <= _READ_NOTHING and not assignment.releases_version:
         return None
     if reasons & _READ_AGAIN:
         why = ReadReason.REINGEST
-    elif Reason.QUIET in reasons or Reason.RELEASE in reasons:
+    elif Reason.QUIET in reasons or assignment.releases_version:
         why = ReadReason.QUIET
     else:
         why = ReadReason.NOTIFICATION
     request = ReadRequest.for_dataset(
         dataset, path_of(assignment.item.source_uri), reason=why, now_us=now_us, stored=stored
     )
-    # Whoever releases a file has seen that its new version says less.
-    return replace(request, on_shrink=OnShrink.REPLACE) if Reason.RELEASE in reasons else request
+    return replace(request, on_shrink=OnShrink.REPLACE) if assignment.releases_version else request
 
 
 def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
     """What an item does to the catalog; None where it does nothing."""
     uri = assignment.item.source_uri
-    ignores_horizon = bool(assignment.reasons & {Reason.RELEASE, Reason.BACKFILL})
+    # Somebody asked for these by name; what comes by itself is held against the horizon.
+    ignores_horizon = assignment.releases_version or bool(
+        assignment.reasons & {Reason.ALLOW, Reason.BACKFILL}
+    )
     if assignment.is_removal:
         return FileChange(source_uri=uri, generation=0, seam_position=None, is_removed=True)
-    is_released = Reason.RELEASE in assignment.reasons
+    is_released = assignment.releases_readings
     if outcome is None or outcome.status is not ReadStatus.READ or outcome.fingerprint is None:
         if is_released:
             return FileChange(source_uri=uri, generation=0, seam_position=None, is_released=True)

@@ -11,8 +11,8 @@ from disarray.control.files import Reason
 from disarray.control.retries import call_idempotent
 from disarray.errors import DatabaseUnavailableError, LeaseLostError
 from disarray.kernels.outcome import ReadStatus
-from disarray.model.plan import FragmentState
 from disarray.model.segments import datetime_of
+from disarray.worker.report import CommittedPlan
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from disarray.control.metadata import Metadata
     from disarray.engine.read_job import ReadJobResult
     from disarray.engine.scan_job import ScannedSegment
+    from disarray.model.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.worker.work import Work, Workplace
 
@@ -36,15 +37,16 @@ def commit_work(
     plans: Sequence[SubjectPlan],
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
     job: ReadJobResult,
-) -> None:
-    """Make all that was found out about one subject visible, and end its items."""
+) -> list[CommittedPlan]:
+    """Make all that was found out about one subject visible, and end its items; what that changed, by plan."""
     with place.pool.connection() as connection:
         commit = _subject_commit(connection, place, run_id, work, plans, scanned, job)
     try:
         with place.pool.connection() as connection, connection.transaction():
-            commits.commit_subject(connection, commit, place.holder)
+            changes = commits.commit_subject(connection, commit, place.holder)
             if any(Reason.RECONCILE in each.assignment.reasons for each in work):
                 subjects.reconcile_subject(connection, commit.subject_key, place.holder)
+        return [CommittedPlan(plan, change) for plan, change in zip(plans, changes, strict=True)]
     except DatabaseUnavailableError:
         # The reply was lost, not necessarily the commit. Doing it again could do it twice: ask by run id.
         if not call_idempotent(
@@ -52,6 +54,7 @@ def commit_work(
         ):
             raise
         log.info("the reply to the commit of %s was lost, and it took effect", commit.subject_key)
+        return []
 
 
 def give_back(place: Workplace, work: Work, message: str) -> None:
@@ -79,7 +82,6 @@ def _subject_commit(
     job: ReadJobResult,
 ) -> SubjectCommit:
     added = [fragment for plan in plans for fragment in plan.changes.added]
-    parked = {fragment.source_uri for fragment in added if fragment.state is FragmentState.PARKED}
     used = {fragment.path for fragment in added}
     files = {place.lake.relative(file.path): file for file in job.files}
     subject_key = work[0].item.subject_key
@@ -87,7 +89,9 @@ def _subject_commit(
         run_id=run_id,
         subject_key=subject_key,
         fence=work[0].item.fence,
-        datasets=[_dataset_commit(connection, place, plan, scanned) for plan in plans],
+        datasets=[
+            dataset_commit(connection, place.datasets[plan.dataset], plan, scanned=scanned) for plan in plans
+        ],
         lake_files=[
             LakeFile(path=path, bytes=file.size, checksum=file.checksum)
             for path, file in files.items()
@@ -99,20 +103,19 @@ def _subject_commit(
             if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
         },
         rejects=[_rejected_rows(each) for each in work if each.is_read],
-        completions={
-            each.item.queue_id: _completion(each, is_parked=each.item.source_uri in parked) for each in work
-        },
+        completions={each.item.queue_id: _completion(each) for each in work},
         metadata={"plans": [str(plan) for plan in plans]},
     )
 
 
-def _dataset_commit(
+def dataset_commit(
     connection: Connection,
-    place: Workplace,
+    dataset: Dataset,
     plan: SubjectPlan,
+    *,
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
 ) -> DatasetCommit:
-    dataset = place.datasets[plan.dataset]
+    """What a plan and the scans that it asked for change in one dataset."""
     results = [scanned[plan.dataset, plan.subject_key, unit.segment_us] for unit in plan.units]
     high_us = catalog.high_event_us(connection, plan.dataset, plan.subject_key)
     touching = (*plan.changes.added, *plan.changes.dropped, *plan.changes.cut, *plan.changes.released)
@@ -147,14 +150,14 @@ def _rejected_rows(work: Work) -> RejectedRows:
     )
 
 
-def _completion(work: Work, *, is_parked: bool) -> Metadata:
-    """What is kept with the file."""
+def _completion(work: Work) -> Metadata:
+    """What is kept with the file; a file with parked fragments is parked whatever is said here."""
     outcome = work.outcome
     if outcome is None or outcome.fingerprint is None:
         return {}
     print_ = outcome.fingerprint
     metadata: Metadata = {
-        "outcome": "parked" if is_parked or outcome.status is ReadStatus.PARKED else "processed",
+        "outcome": "parked" if outcome.status is ReadStatus.PARKED else "processed",
         "change": outcome.change.value,
         "bytes": print_.size,
         "lines": {

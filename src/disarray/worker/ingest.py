@@ -8,11 +8,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.control import catalog, status
 from disarray.engine.read_job import read_files
 from disarray.engine.scan_job import SegmentScan, scan_segments
 from disarray.errors import LeaseLostError
-from disarray.worker.assignment import Assignment, assign, read_request
+from disarray.worker.assignment import Assignment, assign, read_requests
 from disarray.worker.committing import commit_work, give_back
 from disarray.worker.planning import plan_subject
 from disarray.worker.work import Work, Workplace
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from disarray.control.queue import QueueId, QueueItem
     from disarray.engine.read_job import ReadJobResult
     from disarray.model.plan import SubjectPlan
+    from disarray.worker.report import CommittedPlan
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,7 @@ class PassReport:
     failed: Mapping[QueueId, str] = field(default_factory=dict)
     lost_subjects: tuple[str, ...] = ()
     plans: tuple[SubjectPlan, ...] = ()
+    committed: tuple[CommittedPlan, ...] = ()
 
 
 def joined(reports: Sequence[PassReport]) -> PassReport:
@@ -45,6 +46,7 @@ def joined(reports: Sequence[PassReport]) -> PassReport:
         failed={queue_id: text for report in reports for queue_id, text in report.failed.items()},
         lost_subjects=tuple(subject for report in reports for subject in report.lost_subjects),
         plans=tuple(plan for report in reports for plan in report.plans),
+        committed=tuple(commit for report in reports for commit in report.committed),
     )
 
 
@@ -60,7 +62,7 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
 
     with place.pool.connection() as connection:
         plans = {
-            subject: plan_subject(connection, place, subject, work=work)
+            subject: plan_subject(connection, subject, work=work, datasets=place.datasets, lake=place.lake)
             for subject, work in by_subject.items()
         }
     scans = [
@@ -71,10 +73,13 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
     ]
     scanned = scan_segments(place.runner, scans, lake=place.lake)
     completed: list[QueueId] = []
+    committed: list[CommittedPlan] = []
     lost: list[str] = []
     for subject, work in by_subject.items():
         try:
-            commit_work(place, run_id=run_id, work=work, plans=plans[subject], scanned=scanned, job=job)
+            committed += commit_work(
+                place, run_id=run_id, work=work, plans=plans[subject], scanned=scanned, job=job
+            )
             completed += [each.item.queue_id for each in work]
         except LeaseLostError as error:
             log.warning("%s", error)
@@ -87,21 +92,15 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
         failed=failed,
         lost_subjects=tuple(lost),
         plans=tuple(plan for group in plans.values() for plan in group),
+        committed=tuple(committed),
     )
 
 
 def _read(
     place: Workplace, assignments: Sequence[Assignment], run_id: UUID
 ) -> tuple[ReadJobResult, list[Work]]:
-    uris = [assignment.item.source_uri for assignment in assignments if assignment.is_about_a_file]
     with place.pool.connection() as connection:
-        known = catalog.load_fingerprints(connection, uris)
-        now_us = status.current_us(connection)
-    requests = {}
-    for assignment in assignments:
-        request = read_request(assignment, stored=known.get(assignment.item.source_uri), now_us=now_us)
-        if request is not None:
-            requests[assignment.item.queue_id] = request
+        requests = read_requests(connection, assignments)
     job = read_files(place.runner, list(requests.values()), lake=place.lake, run_id=run_id)
     outcomes = dict(zip(requests, job.outcomes, strict=True))
     return job, [Work(assignment, outcomes.get(assignment.item.queue_id)) for assignment in assignments]

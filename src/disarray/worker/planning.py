@@ -11,19 +11,26 @@ from disarray.worker.assignment import file_change
 from disarray.worker.sharing import share_fragments
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from disarray.control.connections import Connection
-    from disarray.worker.work import Work, Workplace
+    from disarray.model.dataset import Dataset
+    from disarray.store.lake import Lake
+    from disarray.worker.work import Work
 
 
 def plan_subject(
-    connection: Connection, place: Workplace, subject_key: str, *, work: Sequence[Work]
+    connection: Connection,
+    subject_key: str,
+    *,
+    work: Sequence[Work],
+    datasets: Mapping[str, Dataset],
+    lake: Lake,
 ) -> list[SubjectPlan]:
     """What the items of one subject change, a plan for each dataset."""
     by_dataset: dict[str, list[FileChange]] = defaultdict(list)
     for each in work:
-        change = file_change(each.assignment, each.outcome, place.lake)
+        change = file_change(each.assignment, each.outcome, lake)
         if change is not None and each.assignment.dataset is not None:
             by_dataset[each.assignment.dataset.name].append(change)
     hashes = {
@@ -32,34 +39,37 @@ def plan_subject(
         if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
     }
     return [
-        _plan(connection, place, subject_key, dataset=name, changes=changes, content_hashes=hashes)
+        _plan(connection, datasets[name], subject_key, changes=changes, content_hashes=hashes)
         for name, changes in by_dataset.items()
     ]
 
 
 def _plan(
     connection: Connection,
-    place: Workplace,
+    dataset: Dataset,
     subject_key: str,
     *,
-    dataset: str,
     changes: Sequence[FileChange],
     content_hashes: dict[str, str],
 ) -> SubjectPlan:
-    horizon_us = place.datasets[dataset].horizon_us
-    high_us = catalog.high_event_us(connection, dataset, subject_key) if horizon_us is not None else None
+    horizon_us = dataset.horizon_us
+    high_us = catalog.high_event_us(connection, dataset.name, subject_key) if horizon_us is not None else None
     planned = plan_changes(
-        share_fragments(connection, dataset, subject_key, changes=changes, content_hashes=content_hashes),
+        share_fragments(
+            connection, dataset.name, subject_key, changes=changes, content_hashes=content_hashes
+        ),
         catalog.load_file_fragments(connection, [change.source_uri for change in changes]),
         horizon_start_us=high_us - horizon_us if high_us is not None and horizon_us is not None else None,
     )
     touched = planned.touched_segments
     if not touched:
-        return SubjectPlan(dataset=dataset, subject_key=subject_key, changes=planned, units=())
-    segments = catalog.load_segments(connection, dataset, subject_key, from_us=touched[0], to_us=touched[-1])
+        return SubjectPlan(dataset=dataset.name, subject_key=subject_key, changes=planned, units=())
+    segments = catalog.load_segments(
+        connection, dataset.name, subject_key, from_us=touched[0], to_us=touched[-1]
+    )
     units = plan_scans(
         planned,
-        catalog.load_segment_fragments(connection, dataset, subject_key, segments=touched),
+        catalog.load_segment_fragments(connection, dataset.name, subject_key, segments=touched),
         {segment.segment_us: segment.revision for segment in segments},
     )
-    return SubjectPlan(dataset=dataset, subject_key=subject_key, changes=planned, units=units)
+    return SubjectPlan(dataset=dataset.name, subject_key=subject_key, changes=planned, units=units)

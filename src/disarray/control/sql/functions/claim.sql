@@ -142,6 +142,15 @@ begin
                         waiting.source_uri = outcome.source_uri
                         and waiting.queue_id <> outcome.queue_id
                 ) then 'pending'
+                -- Whatever else was done to it: part of it waits for an operator.
+                when (
+                    select true
+                    from fragment as parked
+                    where
+                        parked.source_uri = outcome.source_uri
+                        and parked.state = 'parked'
+                    limit 1
+                ) then 'parked'
                 else coalesce(outcome.result ->> 'outcome', 'processed')::file_info_status
             end,
             content_hash = coalesce(outcome.result ->> 'content_hash', outcome.content_hash, file.content_hash),

@@ -18,35 +18,55 @@ declare
     v_now constant timestamptz := clock();
     v_dataset json;
     v_frontier_us bigint;
+    v_newest_us bigint;
     v_totals jsonb;
-    v_summary jsonb := coalesce((p_changes -> 'metadata')::jsonb, '{}');
-    v_changed bigint := 0;
+    v_changed bigint;
+    v_shifted bigint;
+    v_restated bigint;
+    v_done jsonb := '[]';
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation, p_fence);
     insert into run (run_id, subject_key, instance_name, fence, committed_at, metadata)
-    values (p_run_id, p_subject_key, p_instance_name, p_fence, v_now, v_summary);
+    values (p_run_id, p_subject_key, p_instance_name, p_fence, v_now, coalesce((p_changes -> 'metadata')::jsonb, '{}'));
     perform put_files(p_run_id, p_changes, v_now);
     for v_dataset in
         select changed.value
         from json_array_elements(p_changes -> 'datasets') as changed
     loop
         v_totals := null;
+        v_restated := 0;
         v_frontier_us := changed_from_us(p_subject_key, v_dataset);
+        select max(known.segment_us)
+        into v_newest_us
+        from segment as known
+        where
+            known.dataset = v_dataset ->> 'dataset'
+            and known.subject_key = p_subject_key;
         perform put_fragments(p_run_id, p_subject_key, v_dataset, v_now);
         if v_frontier_us < (v_dataset ->> 'restate_before_us')::bigint then
             v_totals := telemetry.final_totals(v_dataset ->> 'dataset', p_subject_key);
         end if;
-        v_changed := v_changed + put_segments(p_run_id, p_subject_key, v_dataset);
+        v_changed := put_segments(p_run_id, p_subject_key, v_dataset);
         if v_frontier_us is not null then
             perform mark_dirty(
                 p_subject_key, p_instance_name, instant_of(v_frontier_us), 'infinity',
                 'commit ' || p_run_id, p_incarnation, v_dataset ->> 'dataset'
             );
         end if;
-        perform reconcile_subject(p_subject_key, p_instance_name, p_incarnation, p_max_shift_rows);
+        select resolved.bases_shifted
+        into v_shifted
+        from resolve_ranges(p_subject_key, p_instance_name, p_max_shift_rows) as resolved;
         if v_totals is not null then
-            perform note_restatements(p_run_id, p_subject_key, v_dataset, v_frontier_us, v_totals, v_now);
+            v_restated := note_restatements(p_run_id, p_subject_key, v_dataset, v_frontier_us, v_totals, v_now);
         end if;
+        v_done := v_done || jsonb_build_object(
+            'dataset', v_dataset ->> 'dataset',
+            'frontier_us', v_frontier_us,
+            'newest_segment_us', v_newest_us,
+            'segments_changed', v_changed,
+            'bases_shifted', v_shifted,
+            'restatements', v_restated
+        );
     end loop;
     perform complete_items(
         array(
@@ -60,11 +80,12 @@ begin
         ),
         p_incarnation
     );
-    return jsonb_build_object('segments_changed', v_changed, 'frontier_us', v_frontier_us);
+    return v_done;
 end
 $$;
 comment on function disarray.commit_subject(uuid, text, text, bigint, bigint, json, bigint) is
-    'Make one pass over a subject visible: fragments, segments, summaries, rollups, fingerprints, completions and the shift of bases.';
+    'Make one pass over a subject visible: fragments, segments, summaries, rollups, fingerprints, completions and the shift of bases. '
+    'Answers for each dataset from where on it changed, the newest segment before, and how much it moved.';
 
 create function disarray.is_committed(p_run_id uuid, p_subject_key text)
 returns boolean
@@ -146,6 +167,8 @@ create function disarray.put_fragments(p_run_id uuid, p_subject_key text, p_data
 returns void
 language plpgsql
 as $$
+declare
+    v_released bigint;
 begin
     update disarray.fragment as known
     set state = 'dropped'
@@ -158,7 +181,13 @@ begin
     from json_array_elements_text(p_dataset -> 'released') as freed (fragment_id)
     where
         known.fragment_id = freed.fragment_id::bigint
-        and known.subject_key = p_subject_key;
+        and known.subject_key = p_subject_key
+        and known.state = 'parked';
+    get diagnostics v_released = row_count;
+    if v_released <> coalesce(json_array_length(p_dataset -> 'released'), 0) then
+        raise exception 'a parked fragment of % was rejected since its release was planned. Nothing was changed.', p_subject_key
+        using errcode = 'DA006', hint = 'Plan again.';
+    end if;
     update disarray.fragment as known
     set cut_position = shortened.cut_position
     from json_to_recordset(p_dataset -> 'cut') as shortened (fragment_id bigint, cut_position bigint)
@@ -383,9 +412,11 @@ create function disarray.note_restatements(
     p_totals jsonb,
     p_now timestamptz
 )
-returns void
+returns bigint
 language plpgsql
 as $$
+declare
+    v_noted bigint;
 begin
     insert into disarray.restatement (
         run_id, dataset, subject_key, metric, channel, changed_from,
@@ -411,7 +442,9 @@ begin
             before.metric = after.metric
             and before.channel = after.channel
     where (before.float, before.int) is distinct from (after.float, after.int);
+    get diagnostics v_noted = row_count;
+    return v_noted;
 end
 $$;
 comment on function disarray.note_restatements(uuid, text, json, bigint, jsonb, timestamptz) is
-    'Write down which totals a late commit changed, compared with what they were before it.';
+    'Write down which totals a late commit changed, compared with what they were before it; how many.';

@@ -89,3 +89,24 @@ begin
 end
 $$;
 comment on function disarray.drop_old_events(interval) is 'Drop whole months of events that are older than the given time; how many partitions went.';
+
+create function disarray.list_file_events(p_source_uri text, p_limit integer default 1000)
+returns table (occurred_at timestamptz, event_type text, instance_name text, metadata jsonb)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    noted.occurred_at,
+    noted.event_type::text,
+    noted.instance_name,
+    noted.metadata
+from ingest_event as noted
+where noted.source_uri = p_source_uri
+order by
+    noted.occurred_at desc,
+    noted.event_id desc
+limit p_limit
+$$;
+comment on function disarray.list_file_events(text, integer) is 'All that happened to a file, newest first.';

@@ -26,12 +26,6 @@ grant execute on function
     disarray.mark_dirty,
     disarray.reconcile_subject,
     disarray.register_dataset,
-    disarray.load_fingerprints,
-    disarray.find_same_content,
-    disarray.load_file_fragments,
-    disarray.load_segment_fragments,
-    disarray.load_segments,
-    disarray.high_event_us,
     disarray.commit_subject,
     disarray.is_committed,
     disarray.provision_event_partitions
@@ -41,8 +35,17 @@ grant execute on function
     disarray.bind_instance,
     disarray.blacklist_file,
     disarray.allow_file,
+    disarray.release_file,
+    disarray.reject_file,
     disarray.drop_old_events
 to disarray_operator;
+
+grant execute on function
+    disarray.preview_commit,
+    disarray.high_event_us,
+    disarray.load_fingerprints,
+    disarray.find_same_content
+to disarray_operator, disarray_worker;
 
 grant execute on function
     disarray.current_us,
@@ -50,6 +53,13 @@ grant execute on function
     disarray.list_instances,
     disarray.list_queue,
     disarray.list_files,
+    disarray.list_file_events,
+    disarray.describe_file,
+    disarray.list_subjects,
+    disarray.list_quarantine,
+    disarray.load_segments,
+    disarray.load_segment_fragments,
+    disarray.load_file_fragments,
     disarray.stale_from,
     disarray.load_bases,
     disarray.load_rollup,

@@ -54,67 +54,87 @@ language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
-declare
-    v_now constant timestamptz := clock();
-    v_frontier timestamptz;
-    v_stale record;
-    v_shifted bigint := 0;
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
+    return (
+        select resolved.frontier
+        from resolve_ranges(p_subject_key, p_instance_name, p_max_rows) as resolved
+    );
+end
+$$;
+comment on function disarray.reconcile_subject(text, text, bigint, bigint) is
+    'Shift what is stale of a held subject and resolve its dirty ranges; the frontier, or NULL where nothing was stale '
+    'or more than p_max_rows bases would have to be looked at: then the ranges stay open for a reconcile item.';
+
+create function disarray.resolve_ranges(
+    p_subject_key text,
+    p_instance_name text,
+    p_max_rows bigint,
+    out frontier timestamptz,
+    out bases_shifted bigint
+)
+language plpgsql
+as $$
+declare
+    v_now constant timestamptz := disarray.clock();
+    v_stale record;
+begin
+    bases_shifted := 0;
     select min(open.range_start)
-    into v_frontier
-    from dirty_range as open
+    into frontier
+    from disarray.dirty_range as open
     where
         open.subject_key = p_subject_key
         and open.resolved_at is null;
-    if v_frontier is null then
-        return null;
+    if frontier is null then
+        return;
     end if;
     if p_max_rows < (
         select count(*)
-        from segment_metric as summary
+        from disarray.segment_metric as summary
         where
             summary.subject_key = p_subject_key
-            and summary.dataset in (select known.dataset from metric as known)
-            and summary.segment_us >= microseconds_of(v_frontier)
+            and summary.dataset in (select known.dataset from disarray.metric as known)
+            and summary.segment_us >= disarray.microseconds_of(frontier)
     ) then
-        return null;
+        frontier := null;
+        return;
     end if;
 
     -- However many ranges overlap, one pass from the earliest of them resolves them all.
     for v_stale in
         select
             held.dataset,
-            min(coalesce(around.segment_us, microseconds_of(open.range_start))) as frontier_us
-        from dirty_range as open
-        inner join (select distinct known.dataset from metric as known) as held on held.dataset = coalesce(open.dataset, held.dataset)
-        left join segment as around
+            min(coalesce(around.segment_us, disarray.microseconds_of(open.range_start))) as frontier_us
+        from disarray.dirty_range as open
+        inner join (select distinct known.dataset from disarray.metric as known) as held
+            on held.dataset = coalesce(open.dataset, held.dataset)
+        left join disarray.segment as around
             on
                 around.dataset = held.dataset
                 and around.subject_key = p_subject_key
-                and around.segment_us <= microseconds_of(open.range_start)
-                and around.segment_end_us > microseconds_of(open.range_start)
+                and around.segment_us <= disarray.microseconds_of(open.range_start)
+                and around.segment_end_us > disarray.microseconds_of(open.range_start)
         where
             open.subject_key = p_subject_key
             and open.resolved_at is null
         group by held.dataset
         order by held.dataset
     loop
-        v_shifted := v_shifted + telemetry.recompute_running_totals(v_stale.dataset, p_subject_key, v_stale.frontier_us);
+        bases_shifted := bases_shifted
+            + telemetry.recompute_running_totals(v_stale.dataset, p_subject_key, v_stale.frontier_us);
     end loop;
-    update dirty_range as open
+    update disarray.dirty_range as open
     set resolved_at = v_now
     where
         open.subject_key = p_subject_key
         and open.resolved_at is null;
-    insert into ingest_event (occurred_at, event_type, subject_key, instance_name, metadata)
+    insert into disarray.ingest_event (occurred_at, event_type, subject_key, instance_name, metadata)
     values (
         v_now, 'reconciled', p_subject_key, p_instance_name,
-        jsonb_build_object('frontier', v_frontier, 'bases_shifted', v_shifted)
+        jsonb_build_object('frontier', frontier, 'bases_shifted', bases_shifted)
     );
-    return v_frontier;
 end
 $$;
-comment on function disarray.reconcile_subject(text, text, bigint, bigint) is
-    'Shift what is stale of a held subject and resolve its dirty ranges; the frontier, or NULL where nothing was stale '
-    'or more than p_max_rows bases would have to be looked at: then the ranges stay open for a reconcile item.';
+comment on function disarray.resolve_ranges(text, text, bigint) is
+    'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved.';

@@ -203,3 +203,45 @@ as $$
 select microseconds_of(clock())
 $$;
 comment on function disarray.current_us() is 'The clock of the database in microseconds: it alone decides what lies in the future.';
+
+create function disarray.describe_file(p_source_uri text)
+returns jsonb
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select to_jsonb(file) || jsonb_build_object(
+    'fragments', (
+        select coalesce(jsonb_object_agg(counted.state, counted.said), '{}')
+        from (
+            select
+                said.state,
+                jsonb_build_object('fragments', count(*), 'readings', sum(said.readings)) as said
+            from fragment as said
+            where
+                said.source_uri = file.source_uri
+                and said.state <> 'dropped'
+            group by said.state
+        ) as counted
+    ),
+    'rejected_rows', (
+        select coalesce(jsonb_agg(to_jsonb(line) - 'source_uri' - 'run_id' order by line.position), '[]')
+        from (
+            select rejected.*
+            from rejected_row as rejected
+            where rejected.source_uri = file.source_uri
+            order by rejected.position
+            limit 20
+        ) as line
+    ),
+    'blacklist', (
+        select to_jsonb(listed) - 'source_uri'
+        from file_blacklist as listed
+        where listed.source_uri = file.source_uri
+    )
+)
+from file_info as file
+where file.source_uri = p_source_uri
+$$;
+comment on function disarray.describe_file(text) is 'All that is known of a file, with the first lines that were rejected; NULL where it was never announced.';

@@ -16,59 +16,109 @@ where
 $$;
 comment on function disarray.stale_from(text, text) is 'From when on the derived numbers of a subject are stale; NULL where all are final.';
 
-create function disarray.load_bases(p_dataset text, p_subject_key text, p_metric text, p_from_us bigint, p_to_us bigint)
+create function disarray.load_bases(
+    p_dataset text,
+    p_subject_key text,
+    p_metric text,
+    p_from_us bigint,
+    p_to_us bigint,
+    p_channel text default null
+)
 returns setof disarray.segment_metric
 language plpgsql
 stable
 security definer
 set search_path = disarray, pg_temp
+-- A plan that is kept must be good for a long history also when it was made for an empty one. Without sorts it has to
+-- be the index that holds each channel's rows in the order of time.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+set enable_sort = off
+set enable_incremental_sort = off
 as $$
 begin
     return query
-    with channels as (
-        -- One step of the index per channel: a long history must not make the newest value slow.
-        select distinct newest.channel
-        from segment_metric as newest
-        where
-            newest.dataset = p_dataset
-            and newest.subject_key = p_subject_key
-            and newest.metric = p_metric
+    -- One step of the index per channel, then one per segment asked for: a long history must not make the newest value slow.
+    with recursive channels as (
+        (
+            select known.channel
+            from segment_metric as known
+            where
+                known.dataset = p_dataset
+                and known.subject_key = p_subject_key
+                and known.metric = p_metric
+                and p_channel is null
+            order by known.channel
+            limit 1
+        )
+        union all
+        select (
+            select known.channel
+            from segment_metric as known
+            where
+                known.dataset = p_dataset
+                and known.subject_key = p_subject_key
+                and known.metric = p_metric
+                and known.channel > former.channel
+            order by known.channel
+            limit 1
+        )
+        from channels as former
+        where former.channel is not null
     ),
 
-    entered as (
-        select before.*
+    wanted as (
+        select channels.channel
         from channels
-        cross join lateral (
-            select summary.*
-            from segment_metric as summary
-            where
-                summary.dataset = p_dataset
-                and summary.subject_key = p_subject_key
-                and summary.metric = p_metric
-                and summary.channel = channels.channel
-                and summary.segment_us <= p_from_us
-            order by
-                summary.segment_us desc,
-                summary.piece desc
-            limit 2
-        ) as before
+        where channels.channel is not null
+        union all
+        select p_channel
+        where p_channel is not null
     )
 
-    select entered.*
-    from entered
-    union
     select summary.*
-    from segment_metric as summary
-    where
-        summary.dataset = p_dataset
-        and summary.subject_key = p_subject_key
-        and summary.metric = p_metric
-        and summary.segment_us > p_from_us
-        and summary.segment_us <= p_to_us;
+    from wanted
+    cross join lateral (
+        select coalesce(
+            (
+                select entered.segment_us
+                from segment_metric as entered
+                where
+                    entered.dataset = p_dataset
+                    and entered.subject_key = p_subject_key
+                    and entered.metric = p_metric
+                    and entered.channel = wanted.channel
+                    and entered.segment_us <= p_from_us
+                    -- In the segment around the start the channel may not have been read yet.
+                    and coalesce(entered.first_reading_us, entered.segment_us) <= p_from_us
+                order by
+                    entered.segment_us desc,
+                    entered.piece desc
+                limit 1
+            ),
+            p_from_us
+        ) as first_us
+    ) as span
+    cross join lateral (
+        select found.*
+        from segment_metric as found
+        where
+            found.dataset = p_dataset
+            and found.subject_key = p_subject_key
+            and found.metric = p_metric
+            and found.channel = wanted.channel
+            and found.segment_us >= span.first_us
+            and found.segment_us <= p_to_us
+        order by
+            found.segment_us,
+            found.piece
+    ) as summary;
 end
 $$;
-comment on function disarray.load_bases(text, text, text, bigint, bigint) is
-    'Summaries and bases of a metric in a span, with those of the segment in which each channel enters it.';
+comment on function disarray.load_bases(text, text, text, bigint, bigint, text) is
+    'Summaries and bases of a metric in a span, by channel and time, from the segment whose value holds where the span begins.';
 
 create function disarray.load_rollup(
     p_dataset text,
@@ -116,3 +166,78 @@ order by
 limit p_limit
 $$;
 comment on function disarray.list_restatements(text, integer) is 'Numbers that were changed after people may have used them, newest first.';
+
+create function disarray.list_subjects(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
+returns table (dataset text, subject_key text, first_us bigint, last_us bigint)
+language plpgsql
+stable
+security definer
+set search_path = disarray, pg_temp
+set enable_seqscan = off
+as $$
+begin
+    return query
+    -- From subject to subject along the index, whatever the length of their histories.
+    with recursive subjects as (
+        (
+            select
+                known.dataset,
+                known.subject_key
+            from segment as known
+            order by
+                known.dataset,
+                known.subject_key
+            limit 1
+        )
+        union all
+        select
+            following.dataset,
+            following.subject_key
+        from subjects
+        cross join lateral (
+            select
+                known.dataset,
+                known.subject_key
+            from segment as known
+            where (known.dataset, known.subject_key) > (subjects.dataset, subjects.subject_key)
+            order by
+                known.dataset,
+                known.subject_key
+            limit 1
+        ) as following
+    )
+
+    select
+        subjects.dataset,
+        subjects.subject_key,
+        oldest.first_us,
+        newest.last_us
+    from subjects
+    cross join lateral (
+        select known.first_us
+        from segment as known
+        where
+            known.dataset = subjects.dataset
+            and known.subject_key = subjects.subject_key
+        order by known.segment_us
+        limit 1
+    ) as oldest
+    cross join lateral (
+        select known.last_us
+        from segment as known
+        where
+            known.dataset = subjects.dataset
+            and known.subject_key = subjects.subject_key
+        order by known.segment_us desc
+        limit 1
+    ) as newest
+    where
+        (p_dataset is null or subjects.dataset = p_dataset)
+        and (p_subject_key is null or subjects.subject_key = p_subject_key)
+    order by
+        subjects.subject_key,
+        subjects.dataset
+    limit p_limit;
+end
+$$;
+comment on function disarray.list_subjects(text, text, integer) is 'Subjects that have readings, in which dataset, and the span of them.';

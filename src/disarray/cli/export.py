@@ -1,0 +1,128 @@
+"""`disarray export`: readings, metrics and rollups as files."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disarray.cli.project import open_project
+from disarray.cli.words import AsJson, InDataset, parse_instant, print_json
+from disarray.errors import AmbiguousNameError
+from disarray.model.segments import FIRST_US, LAST_US
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import pyarrow as pa
+
+    from disarray.cli.project import Project
+    from disarray.store.names import SubjectOf
+
+
+class What(enum.StrEnum):
+    """What can be exported."""
+
+    READINGS = "readings"
+    METRICS = "metrics"
+    ROLLUPS = "rollups"
+
+
+class ExportFormat(enum.StrEnum):
+    """As `store.export.FileFormat`, which needs Arrow; help must not."""
+
+    CSV = "csv"
+    PARQUET = "parquet"
+    ARROW = "arrow"
+
+
+def export(
+    context: typer.Context,
+    what: What,
+    *,
+    output: Annotated[str, typer.Option(help="The file to write.")],
+    file_format: Annotated[ExportFormat, typer.Option("--format")] = ExportFormat.CSV,
+    subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    dataset: InDataset = None,
+    from_: Annotated[str | None, typer.Option("--from", help="From this instant on.")] = None,
+    to: Annotated[str | None, typer.Option("--to", help="Before this instant.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write readings with their running values, metrics by segment, or rollups into one file."""
+    from_us = FIRST_US if from_ is None else parse_instant(from_)
+    to_us = LAST_US if to is None else parse_instant(to)
+    with open_project(context) as project:
+        from disarray.store.export import FileFormat, table_writer
+        from disarray.store.names import find_subjects
+
+        subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
+        schema = _schema(what, subjects)
+        rows = 0
+        with table_writer(Path(output), schema, FileFormat(file_format)) as write:
+            for table in _tables(project, what, subjects, from_us=from_us, to_us=to_us):
+                write(table)
+                rows += table.num_rows
+        stale = _stale_subjects(project, subjects)
+    if as_json:
+        print_json({"output": output, "rows": rows, "subjects": len(subjects), "stale_subjects": stale})
+        return
+    typer.echo(f"{rows:,} rows of {len(subjects)} subjects are in {output}.")
+    if stale:
+        typer.echo(
+            f"Some numbers of {', '.join(stale)} were stale: a repair is queued. Export again afterwards."
+        )
+
+
+def _schema(what: What, subjects: Sequence[SubjectOf]) -> pa.Schema:
+    from disarray.store.export import METRICS_SCHEMA, ROLLUPS_SCHEMA
+    from disarray.store.readings import readings_with_values_schema
+
+    if what is What.METRICS:
+        return METRICS_SCHEMA
+    if what is What.ROLLUPS:
+        return ROLLUPS_SCHEMA
+    datasets = {subject.dataset.name: subject.dataset for subject in subjects}
+    if len(datasets) != 1:
+        told = f"have {', '.join(datasets)}" if datasets else "have none"
+        raise AmbiguousNameError(
+            f"readings of one dataset fit into one file, and the subjects {told}; choose one with --dataset. "
+            "Nothing was written"
+        )
+    return readings_with_values_schema(next(iter(datasets.values())))
+
+
+def _tables(
+    project: Project, what: What, subjects: Sequence[SubjectOf], *, from_us: int, to_us: int
+) -> Iterator[pa.Table]:
+    from disarray.store.export import metrics_tables, rollups_tables
+    from disarray.store.readings import readings
+
+    for each in subjects:
+        if what is What.READINGS:
+            yield from readings(
+                project.connection,
+                project.lake,
+                dataset=each.dataset,
+                subject_key=each.subject_key,
+                from_us=max(from_us, each.first_us),
+                to_us=min(to_us, each.last_us + 1),
+            )
+        else:
+            tables = metrics_tables if what is What.METRICS else rollups_tables
+            yield from tables(
+                project.connection, each.dataset, each.subject_key, from_us=from_us, to_us=to_us
+            )
+
+
+def _stale_subjects(project: Project, subjects: Sequence[SubjectOf]) -> list[str]:
+    from disarray.control.values import stale_from
+
+    return sorted(
+        {
+            each.subject_key
+            for each in subjects
+            if stale_from(project.connection, each.dataset.name, each.subject_key) is not None
+        }
+    )

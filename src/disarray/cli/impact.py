@@ -1,0 +1,140 @@
+"""What a plan would do, in words and for programs."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from disarray.cli.words import json_instant, shown_difference, shown_instant, shown_number
+from disarray.control import catalog
+from disarray.model.plan import FragmentState
+from disarray.model.segments import FIRST_US, LAST_US
+from disarray.worker.report import Arrival, arrival_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.control.connections import Connection
+    from disarray.worker.rehearsal import RehearsedPlan
+
+SHOWN_BUCKETS = 12
+
+
+@dataclass(frozen=True)
+class Impact:
+    """A rehearsed plan beside what it leaves alone."""
+
+    rehearsed: RehearsedPlan
+    arrival: Arrival
+    from_us: int | None  # the earliest reading that comes, goes or is cut
+    readings_to_the_right: int
+
+
+def impact_of(connection: Connection, rehearsed: RehearsedPlan) -> Impact:
+    """Look up what lies to the right of a plan."""
+    plan, frontier_us = rehearsed.plan, rehearsed.impact.frontier_us
+    segments = catalog.load_segments(
+        connection, plan.dataset, plan.subject_key, from_us=FIRST_US, to_us=LAST_US
+    )
+    newest_us = segments[-1].segment_us if segments else None
+    changes = plan.changes
+    moved = [
+        fragment
+        for fragment in (*changes.added, *changes.dropped, *changes.cut, *changes.released)
+        if fragment.state is FragmentState.ACTIVE
+    ]
+    return Impact(
+        rehearsed,
+        arrival_of(changed_from_us=frontier_us, newest_segment_us=newest_us),
+        min((fragment.first_us for fragment in moved), default=None) if frontier_us is not None else None,
+        sum(
+            segment.readings
+            for segment in segments
+            if frontier_us is not None and segment.segment_us > frontier_us
+        ),
+    )
+
+
+def describe(impact: Impact) -> Iterator[str]:
+    """The plan of one subject, a line for each thing that it would do."""
+    plan, preview = impact.rehearsed.plan, impact.rehearsed.impact
+    changes = plan.changes
+    parked = [fragment for fragment in changes.added if fragment.state is FragmentState.PARKED]
+    yield f"{plan.subject_key} ({plan.dataset}): {impact.arrival}"
+    yield (
+        f"  fragments: {len(changes.added) - len(parked)} added, {len(parked)} parked, {len(changes.cut)} cut, "
+        f"{len(changes.dropped)} dropped, {len(changes.released)} released"
+    )
+    if parked:
+        readings = sum(fragment.readings for fragment in parked)
+        yield f"  beyond the horizon: {readings:,} readings would wait in quarantine"
+    for unit in plan.units:
+        yield (
+            f"  segment {shown_instant(unit.segment_us)} is scanned again: "
+            f"{unit.readings:,} readings in {len(unit.fragments)} fragments"
+        )
+    for total in preview.totals:
+        name = f"{total.channel} {total.metric}" if total.channel else total.metric
+        yield (
+            f"  {name} {shown_difference(total.old, total.new)} from {shown_instant(impact.from_us)} on "
+            f"({shown_number(total.old)} becomes {shown_number(total.new)})"
+        )
+    yield from _buckets(impact)
+    if impact.arrival is Arrival.LATE:
+        yield (
+            f"  to the right: {preview.bases_shifted:,} bases shift, "
+            f"{impact.readings_to_the_right:,} readings stay as they are"
+        )
+
+
+def document(impact: Impact) -> dict[str, Any]:
+    """The same for programs."""
+    plan, preview = impact.rehearsed.plan, impact.rehearsed.impact
+    changes = plan.changes
+    return {
+        "dataset": plan.dataset,
+        "subject": plan.subject_key,
+        "arrival": impact.arrival,
+        "changed_from": json_instant(impact.from_us),
+        "fragments": {
+            "added": sum(fragment.state is FragmentState.ACTIVE for fragment in changes.added),
+            "parked": sum(fragment.state is FragmentState.PARKED for fragment in changes.added),
+            "cut": len(changes.cut),
+            "dropped": len(changes.dropped),
+            "released": len(changes.released),
+        },
+        "segments": [
+            {
+                "start": json_instant(unit.segment_us),
+                "readings": unit.readings,
+                "fragments": len(unit.fragments),
+            }
+            for unit in plan.units
+        ],
+        "totals": [asdict(total) for total in preview.totals],
+        "buckets": [
+            {
+                "rollup": bucket.rollup,
+                "channel": bucket.channel,
+                "start": json_instant(bucket.bucket_us),
+                "end": json_instant(bucket.bucket_end_us),
+                "label": bucket.label,
+            }
+            for bucket in preview.buckets
+        ],
+        "bases_shifted": preview.bases_shifted,
+        "readings_to_the_right": impact.readings_to_the_right,
+    }
+
+
+def _buckets(impact: Impact) -> Iterator[str]:
+    starts: dict[str, list[int]] = {}
+    for bucket in impact.rehearsed.impact.buckets:
+        known = starts.setdefault(bucket.rollup, [])
+        if bucket.bucket_us not in known:
+            known.append(bucket.bucket_us)
+    for rollup, found in starts.items():
+        rest = len(found) - SHOWN_BUCKETS
+        more = f" and {rest} more" if rest > 0 else ""
+        shown = ", ".join(shown_instant(start) for start in found[:SHOWN_BUCKETS])
+        yield f"  rollup {rollup}: {len(found)} buckets change, from {shown}{more}"

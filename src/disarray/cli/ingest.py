@@ -1,0 +1,144 @@
+"""`disarray ingest` and `disarray plan`: take files in now, or see what that would do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disarray.cli.context import configuration
+from disarray.cli.project import open_project
+from disarray.cli.words import AsJson, json_instant, print_json
+from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from disarray.worker.report import CommittedPlan
+    from disarray.worker.work import Workplace
+
+INSTANCE_NAME = "ingest"
+
+
+def ingest(
+    context: typer.Context,
+    files: Annotated[list[str] | None, typer.Argument(help="Files; without any, what is queued.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Take files in and process all that is queued, in this process; an embedded database is set up if need be."""
+    try:
+        from disarray.cli.notifying import notifications_of
+        from disarray.control.files import enqueue_files
+        from disarray.worker.local import configured_datasets, open_workplace
+        from disarray.worker.scheduler import Scheduler
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`ingest` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
+    config = configuration(context)
+    given = notifications_of(files or [], configured_datasets(config))
+    passes: list[dict[str, Any]] = []
+    failures: list[str] = []
+    with open_workplace(config, instance_name=INSTANCE_NAME) as place:
+        with place.pool.connection() as connection:
+            enqueue_files(connection, given, instance_name=INSTANCE_NAME)
+        for report in Scheduler(place).drain():
+            for committed in report.committed:
+                told = _told(place, committed)
+                passes.append(told)
+                if not as_json:
+                    typer.echo(_sentence(told))
+            failures += report.failed.values()
+        waiting = _in_quarantine(place, {each.source_uri for each in given})
+    if as_json:
+        print_json({"passes": passes, "failures": failures, "quarantined": waiting})
+    elif not passes and not failures:
+        typer.echo("Nothing was queued.")
+    for uri in [] if as_json else waiting:
+        typer.echo(f"{uri} is in quarantine, all or part of it. See: disarray quarantine preview {uri}")
+    for failure in [] if as_json else failures:
+        typer.echo(f"failed: {failure}", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def plan(
+    context: typer.Context,
+    files: Annotated[list[str], typer.Argument(help="Files that a dataset of disarray.toml takes.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Show what ingesting files would touch and change. Nothing is changed."""
+    with open_project(context) as project:
+        from disarray.cli.impact import describe, document, impact_of
+        from disarray.cli.notifying import notifications_of
+        from disarray.worker.rehearsal import rehearse
+
+        rehearsal = rehearse(
+            project.connection,
+            notifications_of(files, project.datasets),
+            datasets=project.datasets,
+            lake=project.lake,
+        )
+        impacts = [impact_of(project.connection, rehearsed) for rehearsed in rehearsal.plans]
+    if as_json:
+        print_json({"plans": [document(impact) for impact in impacts], "failures": rehearsal.failures})
+    else:
+        for impact in impacts:
+            for line in describe(impact):
+                typer.echo(line)
+        if not impacts and not rehearsal.failures:
+            typer.echo("Nothing would change: these versions are in.")
+        for uri, failure in rehearsal.failures.items():
+            typer.echo(f"{uri} would fail: {failure}", err=True)
+    if rehearsal.failures:
+        raise typer.Exit(1)
+
+
+def _told(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
+    """A committed plan for programs."""
+    from disarray.control.catalog import load_segments
+    from disarray.model.segments import LAST_US
+
+    plan, change = committed.plan, committed.change
+    to_the_right = 0
+    if change.frontier_us is not None:
+        with place.pool.connection() as connection:
+            segments = load_segments(
+                connection, plan.dataset, plan.subject_key, from_us=change.frontier_us + 1, to_us=LAST_US
+            )
+        to_the_right = sum(segment.readings for segment in segments)
+    return {
+        "dataset": plan.dataset,
+        "subject": plan.subject_key,
+        "arrival": committed.arrival.value,
+        "changed_from": json_instant(change.frontier_us),
+        "segments_scanned": len(plan.units),
+        "segments_changed": change.segments_changed,
+        "readings_scanned": sum(unit.readings for unit in plan.units),
+        "bases_shifted": change.bases_shifted,
+        "readings_to_the_right": to_the_right,
+        "restatements": change.restatements,
+    }
+
+
+def _sentence(told: dict[str, Any]) -> str:
+    text = (
+        f"{told['subject']} ({told['dataset']}): {told['arrival']}, {told['segments_scanned']} segments scanned "
+        f"({told['readings_scanned']:,} readings)"
+    )
+    if told["changed_from"] is not None:
+        text += f", changed from {told['changed_from']} on"
+    if told["arrival"] == "late":
+        text += (
+            f"; {told['bases_shifted']:,} bases set, {told['readings_to_the_right']:,} readings to the right "
+            f"untouched, {told['restatements']} restatements"
+        )
+    return text
+
+
+def _in_quarantine(place: Workplace, uris: set[str]) -> list[str]:
+    from disarray.control.quarantine import list_quarantine
+
+    with place.pool.connection() as connection:
+        waiting = list_quarantine(connection, limit=10_000)
+    return sorted(uris & {each.source_uri for each in waiting})

@@ -1,0 +1,123 @@
+"""`disarray quarantine`: what waits for a decision, what it would change, and the decision."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from disarray.cli.context import configuration
+from disarray.cli.project import open_project
+from disarray.cli.session import control_session
+from disarray.cli.tables import Table, print_parts
+from disarray.cli.words import AsJson, By, Reason, json_instant, known_uri, print_json, shown_instant
+
+app = typer.Typer(
+    no_args_is_help=True, help="Readings that came too late to be believed unasked: look, release, reject."
+)
+
+File = Annotated[str, typer.Argument(help="A path or a uri.")]
+
+
+@app.command("list")
+def list_quarantined(
+    context: typer.Context,
+    *,
+    subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    as_json: AsJson = False,
+) -> None:
+    """List what waits for a decision, oldest first."""
+    from disarray.control.quarantine import list_quarantine
+
+    with control_session(configuration(context)) as connection:
+        found = list_quarantine(connection, subject_key=subject, limit=limit)
+    if as_json:
+        print_json(
+            [
+                asdict(each) | {"first": json_instant(each.first_us), "last": json_instant(each.last_us)}
+                for each in found
+            ]
+        )
+        return
+    if not found:
+        typer.echo("Nothing is in quarantine.")
+        return
+    rows = [
+        [
+            each.subject_key,
+            each.why,
+            str(each.segments),
+            f"{each.readings:,}",
+            shown_instant(each.first_us),
+            shown_instant(each.last_us),
+            each.source_uri,
+        ]
+        for each in found
+    ]
+    print_parts([Table(["subject", "why", "segments", "readings", "from", "to", "file"], rows)])
+
+
+@app.command()
+def preview(context: typer.Context, file: File, *, as_json: AsJson = False) -> None:
+    """Show which numbers a release would change, by how much and from when. Nothing is changed."""
+    with open_project(context) as project:
+        from disarray.cli.impact import describe, document, impact_of
+        from disarray.control.files import Notification
+        from disarray.control.files import Reason as QueueReason
+        from disarray.control.quarantine import list_quarantine
+        from disarray.errors import NotQuarantinedError
+        from disarray.worker.rehearsal import rehearse
+
+        uri, _ = known_uri(project.connection, file)
+        waiting = list_quarantine(project.connection, source_uri=uri)
+        if not waiting:
+            raise NotQuarantinedError(f"nothing of {uri} is in quarantine. See: disarray files show {uri}")
+        release = "readings" if waiting[0].readings else "version"
+        notification = Notification(
+            uri,
+            waiting[0].subject_key,
+            QueueReason.RELEASE,
+            {"dataset": waiting[0].dataset, "release": release},
+        )
+        rehearsal = rehearse(project.connection, [notification], datasets=project.datasets, lake=project.lake)
+        impacts = [impact_of(project.connection, rehearsed) for rehearsed in rehearsal.plans]
+    if as_json:
+        print_json({"plans": [document(impact) for impact in impacts], "failures": rehearsal.failures})
+    else:
+        for impact in impacts:
+            for line in describe(impact):
+                typer.echo(line)
+        for failure in rehearsal.failures.values():
+            typer.echo(f"a release would fail: {failure}", err=True)
+    if rehearsal.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def release(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+    """Let what is parked of a file count. A worker does it next; the file itself need not be there any more."""
+    from disarray.control.quarantine import release_file
+
+    with control_session(configuration(context)) as connection:
+        uri, _ = known_uri(connection, file)
+        queue_id = release_file(connection, uri, reason=reason, by=by)
+    if as_json:
+        print_json({"source_uri": uri, "queue_id": queue_id})
+    else:
+        typer.echo(f"{uri} is released; item {queue_id} waits for a worker. Or run: disarray ingest")
+
+
+@app.command()
+def reject(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+    """Drop what is parked of a file, and nothing else of it."""
+    from disarray.control.quarantine import reject_file
+
+    with control_session(configuration(context)) as connection:
+        uri, _ = known_uri(connection, file)
+        readings = reject_file(connection, uri, reason=reason, by=by)
+    if as_json:
+        print_json({"source_uri": uri, "readings": readings})
+    else:
+        typer.echo(f"{readings:,} parked readings of {uri} are dropped. No number changed.")

@@ -1,0 +1,94 @@
+"""Instants, numbers and files as people write and read them."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disarray.errors import DisarrayError
+from disarray.model.duration import parse_duration
+from disarray.model.segments import datetime_of, microseconds_of
+from disarray.model.uris import file_uri
+
+if TYPE_CHECKING:
+    from disarray.control.connections import Connection
+    from disarray.control.metadata import Metadata
+
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+InDataset = Annotated[str | None, typer.Option("--dataset", help="Where a subject has several.")]
+OfChannel = Annotated[str | None, typer.Option("--channel", help="One series of many; all if not given.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the file.")]
+By = Annotated[str, typer.Option("--by", help="Who decides; kept with the file.")]
+
+
+def parse_instant(text: str) -> int:
+    """Microseconds of an ISO time; one without a zone is in UTC."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no ISO time such as 2026-10-02T08:00Z") from None
+    return microseconds_of(instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC))
+
+
+def parse_length(text: str) -> int:
+    """Microseconds of a duration of at least one."""
+    try:
+        length = parse_duration(text)
+    except DisarrayError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not length:
+        raise typer.BadParameter("it has to be longer than nothing")
+    return length
+
+
+def shown_instant(us: int | None) -> str:
+    """An ISO time in UTC, as short as it can be exact."""
+    if us is None:
+        return "-"
+    text = datetime_of(us).isoformat().removesuffix("+00:00")
+    return f"{text}Z"
+
+
+def json_instant(us: int | None) -> str | None:
+    """The same for programs."""
+    return None if us is None else shown_instant(us)
+
+
+def shown_number(number: float | None, unit: str = "") -> str:
+    """A number to be read, not to be computed with: JSON has every bit."""
+    if number is None:
+        return "nothing"
+    text = f"{number:,}" if isinstance(number, int) else f"{number:,.12g}"
+    return f"{text} {unit}".rstrip()
+
+
+def shown_difference(old: float | None, new: float | None) -> str:
+    """By how much a number changes, with its sign."""
+    difference = (new or 0) - (old or 0)
+    return f"{difference:+,}" if isinstance(difference, int) else f"{difference:+,.12g}"
+
+
+def print_json(document: Any) -> None:
+    """One JSON document, floats with every bit."""
+    typer.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+
+
+def known_uri(connection: Connection, file: str) -> tuple[str, Metadata]:
+    """The uri under which a file is known, and what is known of it; a path or a uri may be given."""
+    from disarray.control.files import describe_file, list_files
+    from disarray.errors import UnknownNameError
+    from disarray.model.spec_table import near_miss
+
+    path = str(Path(file).absolute())
+    for uri in (file, file_uri(path), path):
+        known = describe_file(connection, uri)
+        if known is not None:
+            return uri, known
+    by_name = {record.source_uri.rpartition("/")[2] for record in list_files(connection, limit=10_000)}
+    raise UnknownNameError(
+        f"no file {file} was ever announced; {near_miss(Path(file).name, by_name) if by_name else 'none was'}"
+    )

@@ -1,0 +1,166 @@
+"""Stored numbers: summaries with their bases, rollup parts, and what was restated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg.rows import class_row
+
+from disarray.control.translation import translated_errors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from datetime import datetime
+
+    from disarray.control.connections import Connection
+
+Number = int | float
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectSpan:
+    """A subject that has readings of a dataset, and from when to when."""
+
+    dataset: str
+    subject_key: str
+    first_us: int
+    last_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetricPiece:
+    """Summary and base of one metric in one piece of a segment; docs/architecture.md says what each is."""
+
+    channel: str
+    segment_us: int
+    piece: int
+    readings: int
+    points: int
+    total: Number | None
+    base: Number | None
+    before: Number | None
+    last_us: int | None
+    first_reading_us: int | None
+    last_reading_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """What one segment contributes to one bucket of one aggregate."""
+
+    channel: str
+    bucket_us: int
+    bucket_end_us: int
+    label: str
+    aggregate: str
+    points: int
+    value: Number | None
+    pivot: float | None
+    offset_sum: float | None
+    offset_square_sum: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Restatement:
+    """A total that was changed after people may have used it."""
+
+    dataset: str
+    subject_key: str
+    metric: str
+    channel: str
+    changed_from: datetime
+    old: Number | None
+    new: Number | None
+    source_uris: Sequence[str]
+    restated_at: datetime
+
+
+def list_subjects(
+    connection: Connection, *, dataset: str | None = None, subject_key: str | None = None
+) -> list[SubjectSpan]:
+    """Subjects that have readings, by name."""
+    with translated_errors(), connection.cursor(row_factory=class_row(SubjectSpan)) as cursor:
+        return cursor.execute(
+            "select * from disarray.list_subjects(%s, %s)", (dataset, subject_key)
+        ).fetchall()
+
+
+def stale_from(connection: Connection, dataset: str, subject_key: str) -> datetime | None:
+    """From when on the numbers of a subject are stale; None where all are final."""
+    with translated_errors():
+        row = connection.execute("select disarray.stale_from(%s, %s)", (dataset, subject_key)).fetchone()
+    assert row is not None
+    stale: datetime | None = row[0]
+    return stale
+
+
+def load_bases(
+    connection: Connection,
+    dataset: str,
+    subject_key: str,
+    *,
+    metric: str,
+    from_us: int,
+    to_us: int,
+    channel: str | None = None,
+) -> list[MetricPiece]:
+    """Pieces of a metric in a span, by channel and time, from the segment whose value holds at `from_us` on."""
+    with translated_errors(), connection.cursor(binary=True) as cursor:
+        rows = cursor.execute(
+            """
+            select
+                channel, segment_us, piece, readings, points,
+                total_int, total_float, base_int, base_float, before_int, before_float,
+                last_us, first_reading_us, last_reading_us
+            from disarray.load_bases(%s, %s, %s, %s, %s, %s)
+            """,
+            (dataset, subject_key, metric, from_us, to_us, channel),
+        ).fetchall()
+    return [MetricPiece(*_paired(row, (5, 7, 9))) for row in rows]
+
+
+def load_rollup(
+    connection: Connection, dataset: str, subject_key: str, *, rollup: str, from_us: int, to_us: int
+) -> list[StoredPart]:
+    """Parts of the buckets that overlap a span, by channel, bucket, aggregate and segment."""
+    with translated_errors(), connection.cursor(binary=True) as cursor:
+        rows = cursor.execute(
+            """
+            select
+                channel, bucket_us, bucket_end_us, label, aggregate, points,
+                value_int, value_float, pivot, offset_sum, offset_square_sum
+            from disarray.load_rollup(%s, %s, %s, %s, %s)
+            """,
+            (dataset, subject_key, rollup, from_us, to_us),
+        ).fetchall()
+    return [StoredPart(*_paired(row, (6,))) for row in rows]
+
+
+def list_restatements(
+    connection: Connection, *, subject_key: str | None = None, limit: int = 100
+) -> list[Restatement]:
+    """What was restated, newest first."""
+    with translated_errors():
+        rows = connection.execute(
+            """
+            select
+                dataset, subject_key, metric, channel, changed_from,
+                old_int, old_float, new_int, new_float, source_uris, restated_at
+            from disarray.list_restatements(%s, %s)
+            """,
+            (subject_key, limit),
+        ).fetchall()
+    return [Restatement(*_paired(row, (5, 7))) for row in rows]
+
+
+def _paired(row: Sequence[Any], pairs: Sequence[int]) -> Iterator[Any]:
+    """The row with an integer and the float after it made one number.
+
+    Each stands in the column of its type; a common one would cost large integers their last bits.
+    """
+    place = 0
+    while place < len(row):
+        is_pair = place in pairs
+        yield row[place + 1] if is_pair and row[place] is None else row[place]
+        place += 2 if is_pair else 1

@@ -1,0 +1,96 @@
+"""What summaries and bases alone say of a metric, without a look into the lake."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disarray.kernels.running_values import Base, running_values
+from disarray.model.metrics import MetricKind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from disarray.control.values import MetricPiece, Number
+    from disarray.kernels.series import Series
+    from disarray.model.metrics import Metric
+
+EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelSegment:
+    """One metric of one channel in one segment: its first piece, and the one from the last reset on."""
+
+    head: MetricPiece
+    tail: MetricPiece
+
+    @property
+    def first_us(self) -> int:
+        """When the channel was first read here; at the earliest, where that was not kept."""
+        return self.head.segment_us if self.head.first_reading_us is None else self.head.first_reading_us
+
+    def covers(self, at_us: int) -> bool:
+        """Whether nothing of the segment comes after this instant, so that its total is the value there."""
+        return self.tail.last_reading_us is not None and self.tail.last_reading_us <= at_us
+
+    @property
+    def base(self) -> Base:
+        """What the fold within the segment is added to."""
+        return Base(self.head.before, self.head.base)
+
+
+def by_channel(pieces: Iterable[MetricPiece]) -> dict[str, list[ChannelSegment]]:
+    """The segments of each channel, in order of time."""
+    grouped: dict[tuple[str, int], list[MetricPiece]] = defaultdict(list)
+    for piece in pieces:
+        grouped[piece.channel, piece.segment_us].append(piece)
+    found: dict[str, list[ChannelSegment]] = defaultdict(list)
+    for channel, segment_us in sorted(grouped):
+        ordered = sorted(grouped[channel, segment_us], key=lambda piece: piece.piece)
+        found[channel].append(ChannelSegment(ordered[0], ordered[-1]))
+    return found
+
+
+def segment_at(segments: list[ChannelSegment], at_us: int) -> ChannelSegment | None:
+    """The last segment in which the channel was read at or before an instant."""
+    place = bisect_right(segments, at_us, key=lambda segment: segment.first_us)
+    return segments[place - 1] if place else None
+
+
+def end_value(metric: Metric, segment: ChannelSegment) -> Number | None:
+    """The value after the last reading of a segment; None where there is none, or where it is not known yet."""
+    base, total = segment.tail.base, segment.tail.total
+    match metric.kind:
+        case MetricKind.MIN | MetricKind.MAX:
+            known = [number for number in (base, total) if number is not None]
+            choose = min if metric.kind is MetricKind.MIN else max
+            return choose(known) if known else None
+        case _:
+            # A commit whose shift was too large to be done at once leaves new summaries without a base for a while.
+            return None if base is None or total is None else base + total
+
+
+def values_by_reading(series: Series, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
+    """The metric at every reading in canonical order; NULL for channels whose base is not known yet."""
+    unknown = (
+        set()
+        if metric.kind in EXTREMES
+        else {channel for channel in series.channels if bases[channel].base is None}
+    )
+    values = running_values(
+        series,
+        metric,
+        {channel: Base(0, 0) if channel in unknown else bases[channel] for channel in series.channels},
+    )
+    if not unknown:
+        return values
+    is_unknown = np.array([channel in unknown for channel in series.channels], dtype=np.bool_)
+    by_reading = series.in_canonical_order(np.repeat(is_unknown, np.diff(series.starts)))
+    return pc.if_else(pa.array(by_reading), pa.scalar(None, values.type), values)

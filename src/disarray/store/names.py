@@ -1,0 +1,87 @@
+"""From the names that people type to what they stand for, with the nearest one where a name is unknown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from disarray.control import values
+from disarray.errors import AmbiguousNameError, UnknownNameError
+from disarray.model.spec_table import near_miss
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disarray.control.connections import Connection
+    from disarray.model.dataset import Dataset
+    from disarray.model.metrics import Metric
+    from disarray.model.rollups import Rollup
+
+Named = TypeVar("Named", "Metric", "Rollup")
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectOf:
+    """A subject that has readings of a dataset, and the span of them."""
+
+    dataset: Dataset
+    subject_key: str
+    first_us: int
+    last_us: int
+
+
+def find_subjects(
+    connection: Connection,
+    datasets: Mapping[str, Dataset],
+    *,
+    subject_key: str | None = None,
+    dataset: str | None = None,
+) -> list[SubjectOf]:
+    """Every subject of that name, or every one there is; a name that stands for none is an error."""
+    if dataset is not None and dataset not in datasets:
+        raise UnknownNameError(
+            f"disarray.toml describes no dataset '{dataset}'; {near_miss(dataset, list(datasets))}"
+        )
+    spans = [
+        SubjectOf(datasets[span.dataset], span.subject_key, span.first_us, span.last_us)
+        for span in values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+        if span.dataset in datasets
+    ]
+    if subject_key is not None and not spans:
+        known = {span.subject_key for span in values.list_subjects(connection, dataset=dataset)}
+        where = f" in dataset '{dataset}'" if dataset is not None else ""
+        raise UnknownNameError(
+            f"subject '{subject_key}' has no readings{where}; {near_miss(subject_key, known)}"
+        )
+    return spans
+
+
+def find_metric(subjects: Sequence[SubjectOf], name: str) -> tuple[SubjectOf, Metric]:
+    """The one dataset of a subject that has a metric of this name."""
+    return _the_one(subjects, name, {s.dataset.name: s.dataset.metrics for s in subjects}, "metric")
+
+
+def find_rollup(subjects: Sequence[SubjectOf], name: str) -> tuple[SubjectOf, Rollup]:
+    """The one dataset of a subject that has a rollup of this name."""
+    return _the_one(subjects, name, {s.dataset.name: s.dataset.rollups for s in subjects}, "rollup")
+
+
+def _the_one(
+    subjects: Sequence[SubjectOf], name: str, declared: Mapping[str, Sequence[Named]], kind: str
+) -> tuple[SubjectOf, Named]:
+    found = [
+        (subject, each)
+        for subject in subjects
+        for each in declared[subject.dataset.name]
+        if each.name == name
+    ]
+    if len(found) == 1:
+        return found[0]
+    subject_key = subjects[0].subject_key
+    if found:
+        names = " and ".join(subject.dataset.name for subject, _ in found)
+        raise AmbiguousNameError(
+            f"'{subject_key}' has a {kind} '{name}' in the datasets {names}; choose one with --dataset"
+        )
+    known = {each.name for group in declared.values() for each in group}
+    raise UnknownNameError(f"'{subject_key}' has no {kind} '{name}'; {near_miss(name, known)}")

@@ -1,0 +1,131 @@
+"""Readings with the value of every metric beside them, segment after segment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from disarray.control import catalog, values
+from disarray.control.snapshots import snapshot
+from disarray.kernels.vectors import ARROW_TYPES
+from disarray.model.format import CHANNEL, EVENT_US, POSITION
+from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_start
+from disarray.store.bases import by_channel, values_by_reading
+from disarray.store.segments import look_up_segments, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.control.connections import Connection
+    from disarray.kernels.running_values import Base
+    from disarray.model.dataset import Dataset
+    from disarray.store.lake import Lake
+    from disarray.store.segments import SegmentContent, SegmentReadings
+
+INSTANT = pa.timestamp("us", tz="UTC")
+
+
+@dataclass(frozen=True, slots=True)
+class Readings:
+    """What to read of a subject, looked up in one moment; the readings themselves come one segment at a time."""
+
+    lake: Lake
+    dataset: Dataset
+    subject_key: str
+    from_us: int
+    to_us: int
+    contents: dict[int, SegmentContent]
+    bases: dict[str, dict[int, dict[str, Base]]]  # metric → segment → channel
+    stale_from_us: int | None
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        """Tables of `readings_with_values_schema`, in canonical order; no more than a segment is held in memory."""
+        for segment_us, content in sorted(self.contents.items()):
+            read = read_segment(self.lake, self.dataset, self.subject_key, content=content)
+            table = self._with_values(read, segment_us)
+            event_us = read.merged.readings.column(EVENT_US).to_numpy()
+            first, end = np.searchsorted(event_us, [self.from_us, self.to_us])
+            yield table.slice(int(first), int(end - first))
+
+    def _with_values(self, read: SegmentReadings, segment_us: int) -> pa.Table:
+        table, rows = read.merged.readings, read.merged.readings.num_rows
+        names = pa.array([uri.partition("\0")[0] for uri in read.merged.uris], pa.string())
+        columns: list[Any] = [
+            pa.repeat(self.subject_key, rows),
+            table.column(EVENT_US).cast(INSTANT),
+            table.column(CHANNEL) if CHANNEL in table.column_names else pa.repeat("", rows),
+            *(table.column(column.name) for column in self.dataset.columns),
+            *(
+                values_by_reading(read.series, metric, self.bases[metric.name][segment_us])
+                for metric in self.dataset.metrics
+            ),
+            names.take(pa.array(read.merged.sources)),
+            table.column(POSITION),
+        ]
+        return pa.table(columns, schema=readings_with_values_schema(self.dataset))
+
+
+def readings_with_values_schema(dataset: Dataset) -> pa.Schema:
+    """The declared columns, then the metrics, between who and when and where from.
+
+    A metric that shares its name with a column has `_total` after it.
+    """
+    taken = {column.name for column in dataset.columns}
+    fields = [("subject", pa.string()), ("event_time", INSTANT), ("channel", pa.string())]
+    fields += [(column.name, ARROW_TYPES[column.type]) for column in dataset.columns]
+    fields += [
+        (f"{metric.name}_total" if metric.name in taken else metric.name, ARROW_TYPES[metric.type])
+        for metric in dataset.metrics
+    ]
+    return pa.schema([*fields, ("source_uri", pa.string()), ("position", pa.int64())])
+
+
+def readings(
+    connection: Connection,
+    lake: Lake,
+    *,
+    dataset: Dataset,
+    subject_key: str,
+    from_us: int = FIRST_US,
+    to_us: int = LAST_US,
+) -> Readings:
+    """The readings in [from_us, to_us) with running values. What is looked up here stays readable, see `snapshot`."""
+    first_us = segment_start(from_us, dataset.segment_us)
+    with snapshot(connection):
+        stale_from = values.stale_from(connection, dataset.name, subject_key)
+        entries = catalog.load_segments(
+            connection, dataset.name, subject_key, from_us=first_us, to_us=to_us - 1
+        )
+        contents = look_up_segments(
+            connection, dataset, subject_key, segments=[entry.segment_us for entry in entries]
+        )
+        bases = {
+            metric.name: _bases_by_segment(connection, dataset, subject_key, metric.name, first_us, to_us)
+            for metric in dataset.metrics
+        }
+    return Readings(
+        lake,
+        dataset,
+        subject_key,
+        from_us,
+        to_us,
+        contents,
+        bases,
+        None if stale_from is None else microseconds_of(stale_from),
+    )
+
+
+def _bases_by_segment(
+    connection: Connection, dataset: Dataset, subject_key: str, metric: str, from_us: int, to_us: int
+) -> dict[int, dict[str, Base]]:
+    pieces = values.load_bases(
+        connection, dataset.name, subject_key, metric=metric, from_us=from_us, to_us=to_us
+    )
+    found: dict[int, dict[str, Base]] = {}
+    for channel, segments in by_channel(pieces).items():
+        for segment in segments:
+            found.setdefault(segment.head.segment_us, {})[channel] = segment.base
+    return found

@@ -1,0 +1,196 @@
+"""The value of a metric at an instant, and at many: from summaries where they tell, else from readings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from disarray.control import values
+from disarray.control.snapshots import snapshot
+from disarray.errors import InvalidRequestError, UnknownNameError
+from disarray.model.segments import LAST_US, microseconds_of
+from disarray.model.spec_table import near_miss
+from disarray.store.bases import by_channel, end_value, segment_at, values_by_reading
+from disarray.store.segments import look_up_segments, read_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disarray.control.connections import Connection
+    from disarray.control.values import Number
+    from disarray.model.dataset import Dataset
+    from disarray.model.metrics import Metric
+    from disarray.store.bases import ChannelSegment
+    from disarray.store.lake import Lake
+    from disarray.store.segments import SegmentContent
+
+MOST_INSTANTS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Value:
+    """A metric at an instant: what it was after the last reading at or before it.
+
+    `number` is None where the metric has none (an extreme without points), or where it is not known before the subject
+    is reconciled; then it is not final.
+    """
+
+    channel: str
+    at_us: int
+    number: Number | None
+    reading_us: int
+    is_final: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Values:
+    """An answer: values by channel and time, all of one moment, and from when on numbers of the subject are stale."""
+
+    values: tuple[Value, ...]
+    stale_from_us: int | None
+    segments_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    channel: str
+    at_us: int
+    segment: ChannelSegment
+
+
+def value_at(
+    connection: Connection,
+    lake: Lake,
+    *,
+    dataset: Dataset,
+    subject_key: str,
+    metric: Metric,
+    channel: str | None = None,
+    at_us: int | None = None,
+) -> Values:
+    """The value at an instant, or the newest, for one channel or for all; no file is read where summaries tell."""
+    instants = [LAST_US if at_us is None else at_us]
+    return _values(connection, lake, dataset, subject_key, metric=metric, channel=channel, instants=instants)
+
+
+def series(
+    connection: Connection,
+    lake: Lake,
+    *,
+    dataset: Dataset,
+    subject_key: str,
+    metric: Metric,
+    from_us: int,
+    to_us: int,
+    every_us: int,
+    channel: str | None = None,
+) -> Values:
+    """Values at regular instants, both ends included; instants before the first reading of a channel are left out."""
+    count = (to_us - from_us) // every_us + 1
+    if not 0 < count <= MOST_INSTANTS:
+        raise InvalidRequestError(
+            f"this asks for {max(count, 0)} instants, 1 to {MOST_INSTANTS} are answered. Nothing was read; "
+            "let --from be before --to, and --every longer"
+        )
+    instants = [from_us + number * every_us for number in range(count)]
+    return _values(connection, lake, dataset, subject_key, metric=metric, channel=channel, instants=instants)
+
+
+def _values(
+    connection: Connection,
+    lake: Lake,
+    dataset: Dataset,
+    subject_key: str,
+    *,
+    metric: Metric,
+    channel: str | None,
+    instants: Sequence[int],
+) -> Values:
+    with snapshot(connection):
+        stale_from = values.stale_from(connection, dataset.name, subject_key)
+        pieces = values.load_bases(
+            connection,
+            dataset.name,
+            subject_key,
+            metric=metric.name,
+            from_us=instants[0],
+            to_us=instants[-1],
+            channel=channel,
+        )
+        wanted = [
+            _Wanted(name, at_us, segment)
+            for name, segments in by_channel(pieces).items()
+            for at_us in instants
+            if (segment := segment_at(segments, at_us)) is not None
+        ]
+        inside = [each for each in wanted if not each.segment.covers(each.at_us)]
+        contents = look_up_segments(
+            connection, dataset, subject_key, segments={each.segment.head.segment_us for each in inside}
+        )
+        if channel is not None and not pieces:
+            _refuse_unknown_channel(connection, dataset, subject_key, metric, channel)
+    stale_from_us = None if stale_from is None else microseconds_of(stale_from)
+    folded = _fold_inside(lake, dataset, subject_key, metric, inside, contents)
+    answers = []
+    for each in wanted:
+        number, reading_us = folded.get((each.channel, each.at_us)) or _at_end(metric, each)
+        is_final = stale_from_us is None or reading_us < stale_from_us
+        answers.append(
+            Value(
+                channel=each.channel,
+                at_us=each.at_us,
+                number=number,
+                reading_us=reading_us,
+                is_final=is_final,
+            )
+        )
+    return Values(values=tuple(answers), stale_from_us=stale_from_us, segments_read=len(contents))
+
+
+def _at_end(metric: Metric, wanted: _Wanted) -> tuple[Number | None, int]:
+    assert wanted.segment.tail.last_reading_us is not None
+    return end_value(metric, wanted.segment), wanted.segment.tail.last_reading_us
+
+
+def _fold_inside(
+    lake: Lake,
+    dataset: Dataset,
+    subject_key: str,
+    metric: Metric,
+    inside: Sequence[_Wanted],
+    contents: dict[int, SegmentContent],
+) -> dict[tuple[str, int], tuple[Number | None, int]]:
+    """Values between the readings of a segment, each segment read once."""
+    by_segment: dict[int, list[_Wanted]] = defaultdict(list)
+    for each in inside:
+        by_segment[each.segment.head.segment_us].append(each)
+    found: dict[tuple[str, int], tuple[Number | None, int]] = {}
+    for segment_us, group in by_segment.items():
+        bases = {each.channel: each.segment.base for each in group}
+        read = read_segment(lake, dataset, subject_key, content=contents[segment_us], channels=bases).series
+        # By channel and not in canonical order: so the readings of one channel stand together.
+        canonical = values_by_reading(read, metric, bases)
+        by_reading = canonical if read.order is None else canonical.take(read.order)
+        for each in group:
+            place = read.channels.index(each.channel)
+            start, end = int(read.starts[place]), int(read.starts[place + 1])
+            last = start + int(np.searchsorted(read.event_us[start:end], each.at_us, side="right")) - 1
+            if last < start:
+                found[each.channel, each.at_us] = each.segment.head.before, each.at_us
+            else:
+                found[each.channel, each.at_us] = by_reading[last].as_py(), int(read.event_us[last])
+    return found
+
+
+def _refuse_unknown_channel(
+    connection: Connection, dataset: Dataset, subject_key: str, metric: Metric, channel: str
+) -> None:
+    newest = values.load_bases(
+        connection, dataset.name, subject_key, metric=metric.name, from_us=LAST_US, to_us=LAST_US
+    )
+    known = {piece.channel for piece in newest}
+    if channel not in known:
+        raise UnknownNameError(f"'{subject_key}' has no channel '{channel}'; {near_miss(channel, known)}")

@@ -1,0 +1,44 @@
+"""What a pass did to one subject, as a person would tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disarray.control.commits import DatasetChange
+    from disarray.model.plan import SubjectPlan
+
+
+class Arrival(StrEnum):
+    """What a pass turned out to be. One code path serves all of them; only the cost differs."""
+
+    FIRST = "first data"
+    APPEND = "append"
+    LATE = "late"
+    NOTHING_NEW = "nothing new"
+
+
+def arrival_of(*, changed_from_us: int | None, newest_segment_us: int | None) -> Arrival:
+    """Late is what changes a segment that has others to its right."""
+    if changed_from_us is None:
+        return Arrival.NOTHING_NEW
+    if newest_segment_us is None:
+        return Arrival.FIRST
+    return Arrival.APPEND if changed_from_us >= newest_segment_us else Arrival.LATE
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPlan:
+    """A plan, and what its commit really changed."""
+
+    plan: SubjectPlan
+    change: DatasetChange
+
+    @property
+    def arrival(self) -> Arrival:
+        """What the pass was for this subject."""
+        return arrival_of(
+            changed_from_us=self.change.frontier_us, newest_segment_us=self.change.newest_segment_us
+        )

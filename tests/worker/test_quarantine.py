@@ -1,0 +1,197 @@
+"""Readings that are too late: parked, previewed, released or rejected, and never silently applied."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from disarray.control import events, files, quarantine, values
+from disarray.control.files import Notification, Reason
+from disarray.errors import InvalidRequestError, NotQuarantinedError
+from disarray.model.segments import microseconds_of
+from disarray.worker.rehearsal import rehearse
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from disarray.control.commits import CommitPreview
+    from tests.worker.conftest import Plant
+
+pytestmark = pytest.mark.postgres
+
+START = datetime(2026, 10, 1, tzinfo=UTC)
+
+
+def report(*hours: int, rows: int = 120, step: int = 30, watts: float = 0.1) -> str:
+    lines = [
+        f"{(START + timedelta(hours=hour, seconds=step * row)).isoformat()},{watts * hour + row / 7},{row % 3}\n"
+        for hour in hours
+        for row in range(rows)
+    ]
+    return "time,watts,good\n" + "".join(lines)
+
+
+@pytest.fixture
+def late(strict_plant: Plant) -> Path:
+    """A file of which one hour is in time and two are too late, after hours 0 and 9 to 12 were ingested."""
+    strict_plant.ingest(strict_plant.write("T1/0.csv", report(0)))
+    strict_plant.ingest(strict_plant.write("T1/new.csv", report(9, 10, 11, 12)))
+    path = strict_plant.write("T1/late.csv", report(2, 3, 8))
+    strict_plant.ingest(path)
+    return path
+
+
+def states(plant: Plant, path: Path) -> list[tuple[object, ...]]:
+    return plant.rows(
+        f"""
+        select state::text, sum(readings)::int from disarray.fragment
+        where source_uri = '{path}' group by 1 order by 1
+        """
+    )
+
+
+def status_of(plant: Plant, path: Path) -> object:
+    return plant.rows(f"select status::text from disarray.file_info where source_uri = '{path}'")[0][0]
+
+
+def preview(plant: Plant, path: Path, release: str = "readings") -> CommitPreview:
+    notification = Notification(str(path), "T1", Reason.RELEASE, {"dataset": "tools", "release": release})
+    with plant.pool.connection() as connection:
+        [found] = rehearse(connection, [notification], datasets=plant.datasets, lake=plant.place.lake).plans
+    return found.impact
+
+
+def test_what_is_beyond_the_horizon_is_parked_and_the_rest_of_the_file_flows_on(
+    strict_plant: Plant, late: Path
+) -> None:
+    assert states(strict_plant, late) == [("active", 120), ("parked", 240)]
+    assert status_of(strict_plant, late) == "parked"
+    with strict_plant.pool.connection() as connection:
+        [waiting] = quarantine.list_quarantine(connection)
+    assert (waiting.segments, waiting.readings, waiting.why) == (2, 240, "beyond the horizon")
+    assert waiting.first_us == microseconds_of(START + timedelta(hours=2))
+    assert len(strict_plant.derived()["segments"]) == 6
+
+
+def test_a_preview_changes_nothing_and_tells_bit_for_bit_what_the_release_then_does(
+    strict_plant: Plant, late: Path
+) -> None:
+    before = strict_plant.derived()
+    impact = preview(strict_plant, late)
+    assert strict_plant.derived() == before
+    with strict_plant.pool.connection() as connection:
+        assert quarantine.release_file(connection, str(late), reason="clock was right", by="ada") is not None
+    strict_plant.drain()
+    with strict_plant.pool.connection() as connection:
+        noted = values.list_restatements(connection)[:2]
+    assert {(each.metric, each.old, each.new) for each in noted} == {
+        (each.metric, each.old, each.new) for each in impact.totals
+    }
+    assert {each.metric: each.new for each in impact.totals}["good_total"] == 8 * 120
+    changed = set(strict_plant.derived()["rollups"]) ^ set(before["rollups"])
+    assert {row[5] for row in changed} == {bucket.bucket_us for bucket in impact.buckets}
+    assert impact.frontier_us == microseconds_of(START + timedelta(hours=2))
+
+
+def test_a_release_needs_no_source_file_and_gives_the_numbers_of_files_in_order(
+    strict_plant: Plant, late: Path
+) -> None:
+    text = late.read_text()
+    late.unlink()
+    with strict_plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(late), reason="clock was right", by="ada")
+    strict_plant.drain()
+    assert status_of(strict_plant, late) == "processed"
+    released = strict_plant.derived()
+    strict_plant.forget_everything()
+    late.write_text(text)
+    strict_plant.ingest(strict_plant.inbox / "T1/0.csv", late)
+    strict_plant.ingest(strict_plant.inbox / "T1/new.csv")
+    assert strict_plant.derived() == released
+
+
+def test_a_rejection_drops_what_is_parked_and_nothing_else(strict_plant: Plant, late: Path) -> None:
+    before = strict_plant.derived()
+    with strict_plant.pool.connection() as connection:
+        assert quarantine.reject_file(connection, str(late), reason="another cell", by="ada") == 240
+        assert quarantine.list_quarantine(connection) == []
+        newest = events.list_file_events(connection, str(late))[0]
+    strict_plant.drain()
+    assert (newest.event_type, newest.metadata["by"], newest.metadata["reason"]) == (
+        "quarantine_rejected",
+        "ada",
+        "another cell",
+    )
+    assert states(strict_plant, late) == [("active", 120), ("dropped", 240)]
+    assert status_of(strict_plant, late) == "processed"
+    assert strict_plant.derived() == before
+
+
+def test_a_rejection_after_a_release_that_no_worker_has_seen_yet_wins(
+    strict_plant: Plant, late: Path
+) -> None:
+    before = strict_plant.derived()
+    with strict_plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(late), reason="clock was right", by="ada")
+        quarantine.reject_file(connection, str(late), reason="it was not", by="bob")
+    strict_plant.drain()
+    assert strict_plant.derived() == before
+    assert status_of(strict_plant, late) == "processed"
+
+
+def test_a_decision_without_reason_or_name_or_about_nothing_is_refused(
+    strict_plant: Plant, late: Path
+) -> None:
+    with strict_plant.pool.connection() as connection:
+        with pytest.raises(InvalidRequestError, match="needs a reason and a name"):
+            quarantine.release_file(connection, str(late), reason=" ", by="ada")
+        with pytest.raises(NotQuarantinedError, match="nothing of file"):
+            quarantine.reject_file(connection, str(strict_plant.inbox / "T1/0.csv"), reason="x", by="ada")
+        assert len(quarantine.list_quarantine(connection)) == 1
+
+
+def test_growth_keeps_a_file_in_quarantine_until_somebody_decides(strict_plant: Plant, late: Path) -> None:
+    late.write_text(late.read_text() + report(9, rows=7, step=31).split("\n", 1)[1])
+    strict_plant.ingest(late)
+    assert states(strict_plant, late) == [("active", 127), ("parked", 240)]
+    assert status_of(strict_plant, late) == "parked"
+
+
+def test_a_reingest_beyond_the_horizon_leaves_no_hole(strict_plant: Plant) -> None:
+    old = strict_plant.write("T1/0.csv", report(0))
+    strict_plant.ingest(old)
+    strict_plant.ingest(strict_plant.write("T1/new.csv", report(9, 10)))
+    before = strict_plant.derived()
+    strict_plant.ingest(old, reason=Reason.REINGEST)
+    assert strict_plant.derived() == before
+    with strict_plant.pool.connection() as connection:
+        files.blacklist_file(connection, str(old), "T1", reason="doubt", by="ada")
+    strict_plant.drain()
+    with strict_plant.pool.connection() as connection:
+        files.allow_file(connection, str(old), reason="no doubt", by="ada")
+    strict_plant.drain()
+    assert strict_plant.derived() == before
+
+
+def test_a_version_that_says_less_waits_and_its_release_reads_it(strict_plant: Plant) -> None:
+    path = strict_plant.write("T1/9.csv", report(9, rows=100))
+    strict_plant.ingest(path)
+    before = strict_plant.derived()
+    path.write_text(report(9, rows=40, watts=0.2))
+    strict_plant.ingest(path)
+    assert strict_plant.derived() == before
+    with strict_plant.pool.connection() as connection:
+        [waiting] = quarantine.list_quarantine(connection)
+    assert (waiting.readings, waiting.why) == (0, "says less than before")
+    impact = preview(strict_plant, path, "version")
+    with strict_plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(path), reason="the tool was reset", by="ada")
+    strict_plant.drain()
+    assert strict_plant.rows("select readings from disarray.segment") == [(40,)]
+    totals = strict_plant.rows(
+        "select metric, coalesce(base_int + total_int, base_float + total_float) from disarray.segment_metric"
+    )
+    assert {(each.metric, each.new) for each in impact.totals} == set(totals)
+    assert status_of(strict_plant, path) == "processed"
