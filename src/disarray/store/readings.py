@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from disarray.control import catalog, values
 from disarray.control.snapshots import snapshot
-from disarray.kernels.vectors import ARROW_TYPES
+from disarray.kernels.columns import ARROW_TYPES
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_start
 from disarray.store.bases import by_channel, values_by_reading
