@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import contextmanager
+from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
 DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[*]",
@@ -24,16 +27,54 @@ DEFAULTS: Mapping[str, str] = {
     "spark.python.worker.reuse": "true",
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.sql.catalogImplementation": "in-memory",
+    "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={files('disarray.engine') / 'log4j2.properties'}",
+}
+# On one machine nothing has to be reachable from another.
+LOCAL_DEFAULTS: Mapping[str, str] = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
 }
 
 
-def start_session(settings: Mapping[str, str] | None = None) -> SparkSession:
-    """The Spark session of this process; ``settings`` are ``spark.*`` keys that win over ours."""
+def start_session(settings: Mapping[str, str] | None = None, *, log_file: Path | None = None) -> SparkSession:
+    """The Spark session of this process; ``settings`` are ``spark.*`` keys that win over ours.
+
+    With a log file, what Spark and its workers have to say goes there instead of the terminal.
+    """
+    own = settings or {}
+    is_local = own.get("spark.master", DEFAULTS["spark.master"]).startswith("local")
     # The workers must be this interpreter, with these packages, whatever `python3` means on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if is_local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = SparkSession.builder.appName("disarray")
-    for key, value in {**DEFAULTS, "spark.pyspark.python": sys.executable, **(settings or {})}.items():
+    chosen = {
+        **DEFAULTS,
+        **(LOCAL_DEFAULTS if is_local else {}),
+        "spark.pyspark.python": sys.executable,
+        **own,
+    }
+    for key, value in chosen.items():
         builder = builder.config(key, value)
-    session = builder.getOrCreate()
+    with _stderr_into(log_file):
+        session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+@contextmanager
+def _stderr_into(log_file: Path | None) -> Iterator[None]:
+    """Lead file descriptor 2 elsewhere while the JVM starts: it keeps what it was started with."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    own = os.dup(2)
+    with log_file.open("wb") as log:
+        sys.stderr.flush()
+        os.dup2(log.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(own, 2)
+            os.close(own)

@@ -73,7 +73,7 @@ def open_workplace(config: Config, *, instance_name: str) -> Iterator[Workplace]
     datasets = configured_datasets(config)
     with ExitStack() as stack:
         pool = stack.enter_context(open_pool(config, application_name=f"disarray {instance_name}"))
-        session = start_session(config.spark_settings)
+        session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
         stack.callback(session.stop)
         with pool.connection() as connection:
             for dataset in datasets.values():
