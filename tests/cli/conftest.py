@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.worker.conftest import DATASET, Plant
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
@@ -82,3 +85,36 @@ def _read(terminal: int) -> bytes:
         return os.read(terminal, 65536)
     except OSError:
         return b""
+
+
+START = datetime(2026, 10, 1, tzinfo=UTC)
+
+
+def report(*hours: float, rows: int = 120) -> str:
+    """A file of readings every 30 s."""
+    lines = [
+        f"{(START + timedelta(hours=hour, seconds=30 * row)).isoformat()},{hour + row / 8},{row % 3}\n"
+        for hour in hours
+        for row in range(rows)
+    ]
+    return "time,watts,good\n" + "".join(lines)
+
+
+@pytest.fixture
+def plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """A project whose subject TOOL07 has readings of hours 0 and 9 to 11; what is over six hours late is parked."""
+    text = DATASET.replace("key = []", 'key = []\nhorizon = "6 h"')
+    text = text.replace('max_gap = "10 min"', 'max_gap = "10 min"\nunit = "Ws"')
+    built = Plant(tmp_path, dsn, description=text)
+    built.ingest(built.write("TOOL07/0.csv", report(0)))
+    built.ingest(built.write("TOOL07/new.csv", report(9, 10, 11)))
+    yield built
+    built.pool.close()
+
+
+@pytest.fixture
+def late(plant: Plant) -> Path:
+    """A file of which hour 2 is parked and hour 8 is in."""
+    path = plant.write("TOOL07/late.csv", report(2, 8))
+    plant.ingest(path)
+    return path

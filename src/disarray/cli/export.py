@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disarray.cli.project import open_project
-from disarray.cli.words import AsJson, InDataset, parse_instant, print_json
+from disarray.cli.words import AsJson, InDataset, counted, parse_instant, print_json
 from disarray.errors import AmbiguousNameError
 from disarray.model.segments import FIRST_US, LAST_US
 
@@ -68,7 +68,7 @@ def export(
     if as_json:
         print_json({"output": output, "rows": rows, "subjects": len(subjects), "stale_subjects": stale})
         return
-    typer.echo(f"{rows:,} rows of {len(subjects)} subjects are in {output}.")
+    typer.echo(f"{counted(rows, 'row')} of {counted(len(subjects), 'subject')} in {output}.")
     if stale:
         typer.echo(
             f"Some numbers of {', '.join(stale)} were stale: a repair is queued. Export again afterwards."

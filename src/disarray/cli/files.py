@@ -11,7 +11,7 @@ import typer
 from disarray.cli.context import configuration
 from disarray.cli.session import control_session
 from disarray.cli.tables import Table, print_parts
-from disarray.cli.words import AsJson, By, Reason, known_uri, print_json
+from disarray.cli.words import AsJson, By, Reason, counted, known_uri, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
     if known["logical_start"] is not None:
         yield ["readings", f"{known['logical_start']} to {known['logical_end']}"]
     for state, count in known["fragments"].items():
-        yield [state, f"{count['readings']} readings in {count['fragments']} fragments"]
+        yield [state, f"{counted(count['readings'], 'reading')} in {counted(count['fragments'], 'fragment')}"]
     lines = known["metadata"].get("lines")
     if lines:
         yield ["lines", ", ".join(f"{count} {name}" for name, count in lines.items() if count)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.cli.words import json_instant, shown_difference, shown_instant, shown_number
+from disarray.cli.words import counted, json_instant, shown_difference, shown_instant, shown_number
 from disarray.control import catalog
 from disarray.model.plan import FragmentState
 from disarray.model.segments import FIRST_US, LAST_US
@@ -37,16 +37,12 @@ def impact_of(connection: Connection, rehearsed: RehearsedPlan) -> Impact:
         connection, plan.dataset, plan.subject_key, from_us=FIRST_US, to_us=LAST_US
     )
     newest_us = segments[-1].segment_us if segments else None
-    changes = plan.changes
-    moved = [
-        fragment
-        for fragment in (*changes.added, *changes.dropped, *changes.cut, *changes.released)
-        if fragment.state is FragmentState.ACTIVE
-    ]
     return Impact(
         rehearsed,
         arrival_of(changed_from_us=frontier_us, newest_segment_us=newest_us),
-        min((fragment.first_us for fragment in moved), default=None) if frontier_us is not None else None,
+        None
+        if frontier_us is None
+        else min((fragment.first_us for fragment in plan.changes.counting), default=frontier_us),
         sum(
             segment.readings
             for segment in segments
@@ -67,11 +63,11 @@ def describe(impact: Impact) -> Iterator[str]:
     )
     if parked:
         readings = sum(fragment.readings for fragment in parked)
-        yield f"  beyond the horizon: {readings:,} readings would wait in quarantine"
+        yield f"  beyond the horizon: {counted(readings, 'reading')} would wait in quarantine"
     for unit in plan.units:
         yield (
             f"  segment {shown_instant(unit.segment_us)} is scanned again: "
-            f"{unit.readings:,} readings in {len(unit.fragments)} fragments"
+            f"{counted(unit.readings, 'reading')} in {counted(len(unit.fragments), 'fragment')}"
         )
     for total in preview.totals:
         name = f"{total.channel} {total.metric}" if total.channel else total.metric
@@ -82,8 +78,8 @@ def describe(impact: Impact) -> Iterator[str]:
     yield from _buckets(impact)
     if impact.arrival is Arrival.LATE:
         yield (
-            f"  to the right: {preview.bases_shifted:,} bases shift, "
-            f"{impact.readings_to_the_right:,} readings stay as they are"
+            f"  to the right: {counted(impact.readings_to_the_right, 'reading')} stay as they are, "
+            f"{counted(preview.bases_shifted, 'base')} shift"
         )
 
 
@@ -137,4 +133,4 @@ def _buckets(impact: Impact) -> Iterator[str]:
         rest = len(found) - SHOWN_BUCKETS
         more = f" and {rest} more" if rest > 0 else ""
         shown = ", ".join(shown_instant(start) for start in found[:SHOWN_BUCKETS])
-        yield f"  rollup {rollup}: {len(found)} buckets change, from {shown}{more}"
+        yield f"  rollup {rollup}: {counted(len(found), 'bucket')} would change: {shown}{more}"

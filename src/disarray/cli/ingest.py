@@ -8,7 +8,7 @@ import typer
 
 from disarray.cli.context import configuration
 from disarray.cli.project import open_project
-from disarray.cli.words import AsJson, json_instant, print_json
+from disarray.cli.words import AsJson, counted, json_instant, print_json
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -123,15 +123,16 @@ def _told(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
 
 def _sentence(told: dict[str, Any]) -> str:
     text = (
-        f"{told['subject']} ({told['dataset']}): {told['arrival']}, {told['segments_scanned']} segments scanned "
-        f"({told['readings_scanned']:,} readings)"
+        f"{told['subject']} ({told['dataset']}): {told['arrival']}, {counted(told['segments_scanned'], 'segment')} "
+        f"scanned ({counted(told['readings_scanned'], 'reading')})"
     )
     if told["changed_from"] is not None:
         text += f", changed from {told['changed_from']} on"
     if told["arrival"] == "late":
         text += (
-            f"; {told['bases_shifted']:,} bases set, {told['readings_to_the_right']:,} readings to the right "
-            f"untouched, {told['restatements']} restatements"
+            f"; {counted(told['bases_shifted'], 'base')} shifted, "
+            f"{counted(told['readings_to_the_right'], 'reading')} to the right untouched, "
+            f"{counted(told['restatements'], 'restatement')}"
         )
     return text
 

@@ -11,7 +11,7 @@ from disarray.cli.context import configuration
 from disarray.cli.project import open_project
 from disarray.cli.session import control_session
 from disarray.cli.tables import Table, print_parts
-from disarray.cli.words import AsJson, By, Reason, json_instant, known_uri, print_json, shown_instant
+from disarray.cli.words import AsJson, By, Reason, counted, json_instant, known_uri, print_json, shown_instant
 
 app = typer.Typer(
     no_args_is_help=True, help="Readings that came too late to be believed unasked: look, release, reject."
@@ -120,4 +120,4 @@ def reject(context: typer.Context, file: File, *, reason: Reason, by: By, as_jso
     if as_json:
         print_json({"source_uri": uri, "readings": readings})
     else:
-        typer.echo(f"{readings:,} parked readings of {uri} are dropped. No number changed.")
+        typer.echo(f"{counted(readings, 'parked reading')} of {uri} dropped. No number changed.")

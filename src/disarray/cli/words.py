@@ -72,6 +72,11 @@ def shown_difference(old: float | None, new: float | None) -> str:
     return f"{difference:+,}" if isinstance(difference, int) else f"{difference:+,.12g}"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 segment, 2,000 segments."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def print_json(document: Any) -> None:
     """One JSON document, floats with every bit."""
     typer.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))

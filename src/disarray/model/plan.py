@@ -72,14 +72,18 @@ class CatalogChanges:
     released: tuple[FragmentEntry, ...]
 
     @property
-    def touched_segments(self) -> tuple[int, ...]:
-        """Segments whose visible readings may change, in order."""
-        counting = [
+    def counting(self) -> tuple[FragmentEntry, ...]:
+        """The fragments whose change people can see; what is parked, or was, counts for nothing."""
+        return tuple(
             fragment
             for fragment in (*self.added, *self.dropped, *self.cut, *self.released)
             if fragment.state is FragmentState.ACTIVE
-        ]
-        return tuple(sorted({fragment.segment_us for fragment in counting}))
+        )
+
+    @property
+    def touched_segments(self) -> tuple[int, ...]:
+        """Segments whose visible readings may change, in order."""
+        return tuple(sorted({fragment.segment_us for fragment in self.counting}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from disarray.control.files import Reason
 from disarray.control.retries import call_idempotent
 from disarray.errors import DatabaseUnavailableError, LeaseLostError
 from disarray.kernels.outcome import ReadStatus
+from disarray.model.plan import FragmentState
 from disarray.model.segments import datetime_of
 from disarray.worker.report import CommittedPlan
 
@@ -82,6 +83,7 @@ def _subject_commit(
     job: ReadJobResult,
 ) -> SubjectCommit:
     added = [fragment for plan in plans for fragment in plan.changes.added]
+    parked = {fragment.source_uri for fragment in added if fragment.state is FragmentState.PARKED}
     used = {fragment.path for fragment in added}
     files = {place.lake.relative(file.path): file for file in job.files}
     subject_key = work[0].item.subject_key
@@ -103,7 +105,9 @@ def _subject_commit(
             if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
         },
         rejects=[_rejected_rows(each) for each in work if each.is_read],
-        completions={each.item.queue_id: _completion(each) for each in work},
+        completions={
+            each.item.queue_id: _completion(each, is_parked=each.item.source_uri in parked) for each in work
+        },
         metadata={"plans": [str(plan) for plan in plans]},
     )
 
@@ -118,7 +122,6 @@ def dataset_commit(
     """What a plan and the scans that it asked for change in one dataset."""
     results = [scanned[plan.dataset, plan.subject_key, unit.segment_us] for unit in plan.units]
     high_us = catalog.high_event_us(connection, plan.dataset, plan.subject_key)
-    touching = (*plan.changes.added, *plan.changes.dropped, *plan.changes.cut, *plan.changes.released)
     return DatasetCommit(
         dataset=plan.dataset,
         parse_version=dataset.parse_version,
@@ -127,7 +130,7 @@ def dataset_commit(
         segments=[result.segment for result in results],
         metrics=[row for result in results for row in result.metrics],
         rollups=[row for result in results for row in result.rollups],
-        source_uris=sorted({fragment.source_uri for fragment in touching}),
+        source_uris=sorted({fragment.source_uri for fragment in plan.changes.counting}),
         restate_before_us=None if high_us is None else high_us - dataset.restate_after_us,
     )
 
@@ -150,14 +153,14 @@ def _rejected_rows(work: Work) -> RejectedRows:
     )
 
 
-def _completion(work: Work) -> Metadata:
-    """What is kept with the file; a file with parked fragments is parked whatever is said here."""
+def _completion(work: Work, *, is_parked: bool) -> Metadata:
+    """What is kept with the file; one that has parked fragments from before stays parked whatever is said here."""
     outcome = work.outcome
     if outcome is None or outcome.fingerprint is None:
         return {}
     print_ = outcome.fingerprint
     metadata: Metadata = {
-        "outcome": "parked" if outcome.status is ReadStatus.PARKED else "processed",
+        "outcome": "parked" if is_parked or outcome.status is ReadStatus.PARKED else "processed",
         "change": outcome.change.value,
         "bytes": print_.size,
         "lines": {

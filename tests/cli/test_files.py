@@ -1,0 +1,61 @@
+"""`disarray files`: where a file stands, its history, and requests about it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.worker.conftest import Plant
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.postgres
+
+DECISION = ("--reason", "wrong cell", "--by", "ada")
+
+
+def test_files_are_listed_and_chosen_by_where_they_stand(run: Run, plant: Plant, late: Path) -> None:
+    assert len(run("files", "list").stdout.splitlines()) == 4
+    [parked] = json.loads(run("files", "list", "--status", "parked", "--json").stdout)
+    assert parked["source_uri"] == str(late)
+    assert run("files", "list", "--subject", "TOOL08").stdout == "No such file was ever announced.\n"
+
+
+def test_a_file_is_shown_with_its_whole_history(run: Run, plant: Plant, late: Path) -> None:
+    run("quarantine", "reject", "inbox/TOOL07/late.csv", *DECISION)
+    told = run("files", "show", "inbox/TOOL07/late.csv").stdout
+    assert "120 readings in 1 fragment" in told
+    story = [line.split()[2] for line in told.splitlines() if line.startswith("20") and "Z  " in line]
+    assert story == ["enqueued", "completed", "quarantine_rejected"]
+    assert "wrong cell" in told
+    assert (
+        json.loads(run("files", "show", str(late), "--json").stdout)["events"][0]["metadata"]["by"] == "ada"
+    )
+
+
+def test_blacklisting_and_allowing_bring_the_numbers_back(run: Run, plant: Plant) -> None:
+    before = plant.derived()
+    path = str(plant.inbox / "TOOL07" / "0.csv")
+    assert "is blacklisted" in run("files", "blacklist", path, *DECISION).stdout
+    plant.drain()
+    assert plant.derived() != before
+    assert "by ada: wrong cell" in run("files", "show", path).stdout
+    assert "is allowed" in run("files", "allow", path, *DECISION).stdout
+    plant.drain()
+    assert plant.derived() == before
+    assert "is to be read again" in run("files", "reingest", path, "--by", "ada").stdout
+    plant.drain()
+    assert plant.derived() == before
+
+
+def test_an_unknown_file_is_answered_with_the_nearest(run: Run, plant: Plant) -> None:
+    ended = run("files", "show", "inbox/TOOL07/nwe.csv")
+    assert ended.returncode == 1
+    assert "did you mean 'new.csv'?" in ended.stderr

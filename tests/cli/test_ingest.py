@@ -1,0 +1,78 @@
+"""`disarray ingest` and `disarray plan`: from a folder with files to numbers, in one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import report
+from tests.worker.conftest import DATASET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.worker.conftest import Plant
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.postgres
+
+
+def test_a_plan_tells_what_ingesting_then_does_and_changes_nothing(run: Run, plant: Plant) -> None:
+    path = plant.write("TOOL07/late.csv", report(2, 8))
+    before = plant.derived()
+    told = run("plan", str(path)).stdout
+    assert "TOOL07 (tools): late" in told
+    assert "1 added, 1 parked" in told
+    assert "segment 2026-10-01T08:00:00Z is scanned again: 120 readings in 1 fragment" in told
+    assert "good_total +120 from 2026-10-01T08:00:00Z on (480 becomes 600)" in told
+    [planned] = json.loads(run("plan", str(path), "--json").stdout)["plans"]
+    assert plant.derived() == before
+    assert plant.rows("select count(*) from disarray.file_info") == [(2,)]
+    [done] = plant.ingest(path)
+    assert [len(each.units) for each in done.plans] == [len(planned["segments"])]
+    assert {total["metric"] for total in planned["totals"]} == {"energy", "good_total"}
+
+
+def test_a_file_that_no_dataset_takes_is_refused_by_name(run: Run, plant: Plant, tmp_path: Path) -> None:
+    ended = run("plan", str(tmp_path / "elsewhere.csv"))
+    assert ended.returncode == 1
+    assert "no dataset of disarray.toml takes" in ended.stderr
+    missing = run("plan", "inbox/TOOL07/missing.csv")
+    assert missing.returncode == 1
+    assert "would fail" in missing.stderr
+
+
+@pytest.mark.spark
+def test_files_become_numbers_on_an_embedded_database_that_nobody_set_up(
+    state_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "inbox" / "TOOL07").mkdir(parents=True)
+    (tmp_path / "disarray.toml").write_text(DATASET + '[spark]\nmaster = "local[2]"\n')
+    for name, hours in (("a", (0, 1)), ("b", (3,)), ("late", (2,))):
+        (tmp_path / "inbox" / "TOOL07" / f"{name}.csv").write_text(report(*hours))
+
+    def disarray(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "disarray", "--state-dir", str(state_dir), *arguments],
+            cwd=tmp_path,
+            env={name: text for name, text in os.environ.items() if not name.startswith("DISARRAY_")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    first = disarray("ingest", "inbox/TOOL07/a.csv", "inbox/TOOL07/b.csv")
+    assert first.stdout.startswith("TOOL07 (tools): first data, 3 segments scanned (360 readings)"), (
+        first.stderr
+    )
+    late = json.loads(disarray("ingest", "inbox/TOOL07/late.csv", "--json").stdout)
+    [told] = late["passes"]
+    assert (told["arrival"], told["segments_scanned"], told["readings_to_the_right"]) == ("late", 1, 120)
+    assert "good_total is 480 as of" in disarray("value", "TOOL07", "good_total").stdout

@@ -1,0 +1,63 @@
+"""`disarray quarantine`: list, preview, release, reject."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.worker.conftest import Plant
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.postgres
+
+DECISION = ("--reason", "clock was right", "--by", "ada")
+
+
+def test_what_waits_is_listed_with_its_span(run: Run, plant: Plant, late: Path) -> None:
+    _, line = run("quarantine", "list").stdout.splitlines()
+    assert line.split()[:6] == ["TOOL07", "beyond", "the", "horizon", "1", "120"]
+    assert "2026-10-01T02:00:00Z" in line
+    assert line.endswith(str(late))
+    [entry] = json.loads(run("quarantine", "list", "--json").stdout)
+    assert entry["readings"] == 120
+    assert run("quarantine", "list", "--subject", "TOOL08").stdout == "Nothing is in quarantine.\n"
+
+
+def test_a_preview_says_by_how_much_and_from_when_and_the_release_does_just_that(
+    run: Run, plant: Plant, late: Path
+) -> None:
+    told = run("quarantine", "preview", "inbox/TOOL07/late.csv").stdout
+    assert "good_total +120 from 2026-10-01T02:00:00Z on (600 becomes 720)" in told
+    assert "rollup hourly: 1 bucket would change: 2026-10-01T02:00:00Z" in told
+    [plan] = json.loads(run("quarantine", "preview", str(late), "--json").stdout)["plans"]
+    ended = run("quarantine", "release", str(late), *DECISION)
+    assert "is released" in ended.stdout, ended.stderr
+    plant.drain()
+    for total in plan["totals"]:
+        [now] = json.loads(run("value", "TOOL07", total["metric"], "--json").stdout)["values"]
+        assert now["value"] == total["new"]
+    assert run("quarantine", "list").stdout == "Nothing is in quarantine.\n"
+
+
+def test_a_rejection_changes_no_number(run: Run, plant: Plant, late: Path) -> None:
+    before = run("value", "TOOL07", "good_total").stdout
+    assert "120 parked readings of" in run("quarantine", "reject", str(late), *DECISION).stdout
+    assert run("value", "TOOL07", "good_total").stdout == before
+    again = run("quarantine", "reject", str(late), *DECISION)
+    assert again.returncode == 1
+    assert "nothing of file" in again.stderr
+
+
+@pytest.mark.parametrize("given", [("--by", "ada"), ("--reason", "x")])
+def test_a_decision_needs_a_reason_and_a_name(
+    run: Run, plant: Plant, late: Path, given: tuple[str, str]
+) -> None:
+    assert run("quarantine", "release", str(late), *given).returncode == 2

@@ -1,0 +1,42 @@
+"""`disarray rollup` and `disarray restatements`."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.cli.conftest import report
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from tests.worker.conftest import Plant
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.postgres
+
+
+def test_buckets_are_listed_with_their_aggregates(run: Run, plant: Plant) -> None:
+    options = ("--from", "2026-10-01T09:30", "--to", "2026-10-01T10:30")
+    heading, *lines = run("rollup", "TOOL07", "hourly", *options).stdout.splitlines()
+    assert heading.split()[-2:] == ["readings", "mean"]
+    assert [line.split()[2:] for line in lines] == [["120", "16.4375", "final"], ["120", "17.4375", "final"]]
+    told = json.loads(run("rollup", "TOOL07", "hourly", *options, "--json").stdout)
+    assert told["buckets"][0]["values"] == {"readings": 120, "mean": 16.4375}
+    assert "no rollup 'hourli'; did you mean 'hourly'?" in run("rollup", "TOOL07", "hourli", *options).stderr
+
+
+def test_restatements_say_what_changed_by_how_much_from_when_and_why(run: Run, plant: Plant) -> None:
+    assert run("restatements").stdout == "Nothing was restated.\n"
+    plant.ingest(plant.write("TOOL07/late.csv", report(6)))
+    told = run("restatements", "TOOL07").stdout
+    assert "TOOL07 good_total +120 from 2026-10-01T06:00Z on (now 600), because of late.csv" in told
+    [noted] = [
+        each for each in json.loads(run("restatements", "--json").stdout) if each["metric"] == "good_total"
+    ]
+    assert (noted["old"], noted["new"]) == (480, 600)
+    assert run("restatements", "TOOL08").stdout == "Nothing was restated.\n"
