@@ -59,6 +59,13 @@ list_restatements             -      yes     yes       yes
 load_bases                    -      yes     yes       yes
 load_rollup                   -      yes     yes       yes
 stale_from                    -      yes     yes       yes
+list_subjects                 -      yes     yes       yes
+load_rejected_positions       -      yes     yes       yes
+load_subject_files            -      yes     yes       yes
+load_subject_fragments        -      yes     yes       yes
+load_subject_rollup_parts     -      yes     yes       yes
+load_subject_segments         -      yes     yes       yes
+load_subject_summaries        -      yes     yes       yes
 call_turn                     -      -       -         -
 changed_from_us               -      -       -         -
 changed_segments              -      -       -         -

@@ -10,7 +10,18 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import catalog, commits, events, files, instances, migrations, queue, status, subjects
+from disarray.control import (
+    catalog,
+    commits,
+    events,
+    files,
+    instances,
+    migrations,
+    queue,
+    status,
+    subjects,
+    verification,
+)
 from disarray.control.commits import DatasetCommit, LakeFile, SubjectCommit
 from disarray.model.plan import CatalogChanges, FragmentEntry
 
@@ -138,7 +149,15 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "select points from disarray.load_rollup('cells', 'CELL1', 'daily', 0, 10)"
     ).fetchall() == [(2,)]
     assert session.execute("select new_int from disarray.list_restatements('CELL1')").fetchall() == [(7,)]
+    assert verification.list_subjects(session, "CELL1") == ["CELL1"]
+    stored = verification.load_subject(session, "CELL1")
+    assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
+    assert [row["total_int"] for row in stored.summaries["cells"]] == [7]
+    assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
+    assert stored.files == ()
     return {
+        "list_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
+        "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
         "load_bases", "stale_from", "load_rollup", "list_restatements",
