@@ -36,7 +36,7 @@ def fold_metrics(
     types: Mapping[str, ColumnType],
     partition: Sequence[str],
 ) -> DataFrame:
-    """The readings with `point_…`, `step_…` and `local_…` of metrics that reset on the same columns."""
+    """The readings with `_point_…`, `_step_…` and `_local_…` of metrics that reset on the same columns."""
     [reset_on] = {metric.reset_on for metric in metrics}
     folded = _with_pieces(readings, reset_on, partition)
     order = Window.partitionBy(*partition, PIECE).orderBy(SEGMENT, PLACE)
@@ -46,14 +46,14 @@ def fold_metrics(
         value = _metric_value(metric, types)
         breaks = [F.col(name).alias(f"break_{name}") for name in metric.break_on]
         point = F.when(value.isNotNull(), F.struct(F.col(EVENT_US).alias("us"), value.alias("x"), *breaks))
-        folded = folded.withColumn(f"point_{metric.name}", point)
+        folded = folded.withColumn(f"_point_{metric.name}", point)
     for metric in metrics:
-        earlier = F.last(f"point_{metric.name}", ignorenulls=True).over(before)
-        folded = folded.withColumn(f"earlier_{metric.name}", earlier)
+        earlier = F.last(f"_point_{metric.name}", ignorenulls=True).over(before)
+        folded = folded.withColumn(f"_earlier_{metric.name}", earlier)
     for metric in metrics:
-        folded = folded.withColumn(f"step_{metric.name}", _step(metric))
+        folded = folded.withColumn(f"_step_{metric.name}", _step(metric))
     for metric in metrics:
-        folded = folded.withColumn(f"local_{metric.name}", _fold(metric).over(so_far))
+        folded = folded.withColumn(f"_local_{metric.name}", _fold(metric).over(so_far))
     return folded
 
 
@@ -78,7 +78,7 @@ def _metric_value(metric: Metric, types: Mapping[str, ColumnType]) -> Column:
 
 
 def _fold(metric: Metric) -> Column:
-    steps = F.col(f"step_{metric.name}")
+    steps = F.col(f"_step_{metric.name}")
     if metric.kind in EXTREMES:
         return F.min(steps) if metric.kind is MetricKind.MIN else F.max(steps)
     return running_sum(steps, metric.type)
@@ -101,11 +101,12 @@ def _with_pieces(readings: DataFrame, reset_on: Sequence[str], partition: Sequen
 
 
 def _step(metric: Metric) -> Column:
-    point, earlier = F.col(f"point_{metric.name}"), F.col(f"earlier_{metric.name}")
+    point, earlier = F.col(f"_point_{metric.name}"), F.col(f"_earlier_{metric.name}")
     match metric.kind:
         case MetricKind.SUM | MetricKind.COUNT | MetricKind.MIN | MetricKind.MAX:
             return point["x"]
         case MetricKind.INTEGRAL:
+            assert metric.max_gap_us is not None
             elapsed_us = point["us"] - earlier["us"]
             bridged = elapsed_us <= metric.max_gap_us
             for name in metric.break_on:

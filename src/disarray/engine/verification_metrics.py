@@ -19,13 +19,13 @@ from disarray.engine.verification_folds import (
     increase_between,
     point_type,
 )
-from disarray.engine.verification_readings import PLACE, SEGMENT
+from disarray.engine.verification_readings import ARROW_FUNCTION, PLACE, SEGMENT
 from disarray.engine.verification_scratch import SUBJECT
 from disarray.model.format import CHANNEL, ColumnType
 from disarray.model.metrics import MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column
 
@@ -44,10 +44,10 @@ def summarize(readings: DataFrame, dataset: Dataset) -> DataFrame:
     for reset_on, metrics in _by_reset(dataset.metrics).items():
         folded = fold_metrics(readings, metrics, types=dataset.column_types, partition=segment)
         pieces = folded.groupBy(*segment, PIECE).agg(
-            F.count(F.lit(1)).alias("readings"),
-            _text(F.min_by(_values(reset_on, dataset), PLACE), reset_on).alias("first_reset"),
-            _text(F.max_by(_values(reset_on, dataset), PLACE), reset_on).alias("last_reset"),
-            *(_ends(metric).alias(metric.name) for metric in metrics),
+            F.count(F.lit(1)).alias("_readings"),
+            _text(F.min_by(_values(reset_on, dataset), PLACE), reset_on).alias("_first_reset"),
+            _text(F.max_by(_values(reset_on, dataset), PLACE), reset_on).alias("_last_reset"),
+            *(_ends(metric).alias(f"_ends_{metric.name}") for metric in metrics),
         )
         last = F.max(PIECE).over(
             Window.partitionBy(*segment).rowsBetween(Window.unboundedPreceding, Window.unboundedFollowing)
@@ -99,11 +99,13 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
             .rowsBetween(Window.unboundedPreceding, Window.currentRow)
         )
         for metric in metrics:
-            size = F.sum(F.abs(F.col(f"step_{metric.name}").cast("double"))).over(so_far)
-            folded = folded.withColumn(f"size_{metric.name}", size)
+            size = F.sum(F.abs(F.col(f"_step_{metric.name}").cast("double"))).over(so_far)
+            folded = folded.withColumn(f"_size_{metric.name}", size)
         at_end = folded.groupBy(*series, SEGMENT).agg(
             *(
-                F.max_by(F.struct(f"local_{metric.name}", f"size_{metric.name}"), PLACE).alias(metric.name)
+                F.max_by(F.struct(f"_local_{metric.name}", f"_size_{metric.name}"), PLACE).alias(
+                    f"_end_{metric.name}"
+                )
                 for metric in metrics
             )
         )
@@ -113,8 +115,10 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
                 F.lit(metric.name).alias("metric"),
                 F.col(CHANNEL).alias("channel"),
                 F.col(SEGMENT).alias("segment_us"),
-                *_typed("value", F.col(metric.name)[f"local_{metric.name}"], metric),
-                F.coalesce(F.col(metric.name)[f"size_{metric.name}"], F.lit(0.0)).alias("magnitude"),
+                *_typed("value", F.col(f"_end_{metric.name}")[f"_local_{metric.name}"], metric),
+                F.coalesce(F.col(f"_end_{metric.name}")[f"_size_{metric.name}"], F.lit(0.0)).alias(
+                    "magnitude"
+                ),
             )
             for metric in metrics
         ]
@@ -129,18 +133,18 @@ def _by_reset(metrics: Sequence[Metric]) -> dict[tuple[str, ...], list[Metric]]:
 
 
 def _ends(metric: Metric) -> Column:
-    point = F.col(f"point_{metric.name}")
+    point = F.col(f"_point_{metric.name}")
     place = F.when(point.isNotNull(), F.col(PLACE))
     return F.struct(
         F.count(point).alias("points"),
-        F.max_by(f"local_{metric.name}", PLACE).alias("total"),
+        F.max_by(f"_local_{metric.name}", PLACE).alias("total"),
         F.min_by(point, place).alias("first"),
         F.max_by(point, place).alias("last"),
     )
 
 
 def _summary_rows(pieces: DataFrame, metric: Metric, dataset: Dataset) -> DataFrame:
-    ends = F.col(metric.name)
+    ends = F.col(f"_ends_{metric.name}")
     total = ends["total"]
     if metric.kind not in EXTREMES:
         total = F.coalesce(total, F.lit(0).cast(point_type(metric.type)))
@@ -156,17 +160,17 @@ def _summary_rows(pieces: DataFrame, metric: Metric, dataset: Dataset) -> DataFr
         F.col(CHANNEL).alias("channel"),
         F.col(SEGMENT).alias("segment_us"),
         F.when(F.col(PIECE) > 0, 1).otherwise(0).cast("long").alias("piece"),
-        "readings",
+        F.col("_readings").alias("readings"),
         ends["points"].alias("points"),
         *_typed("total", total, metric),
         ends["first"]["us"].alias("first_us"),
         *_typed("first", ends["first"]["x"], metric),
         break_text(ends["first"]).alias("first_break"),
-        "first_reset",
+        F.col("_first_reset").alias("first_reset"),
         ends["last"]["us"].alias("last_us"),
         *_typed("last", ends["last"]["x"], metric),
         break_text(ends["last"]).alias("last_break"),
-        "last_reset",
+        F.col("_last_reset").alias("last_reset"),
     )
 
 
@@ -246,14 +250,15 @@ def _plain(value: Column, type_: ColumnType) -> Column:
 
 
 def _text(values: Column, names: Sequence[str]) -> Column:
+    """The values as the catalog writes them: a compact JSON array, floats so that they read back to the same bits."""
     if not names:
         return F.lit(None).cast("string")
-    return _json_text()(values)
+    text: Column = ARROW_FUNCTION(_json_texts, "string")(values)
+    return text
 
 
-def _json_text() -> Callable[[Column], Column]:
-    def texts(values: pa.Array) -> pa.Array:
-        rows = [None if row is None else json.dumps(list(row.values()), separators=(",", ":")) for row in values.to_pylist()]
-        return pa.array(rows, pa.string())
-
-    return F.arrow_udf(texts, "string")  # type: ignore[no-any-return]
+def _json_texts(values: pa.Array) -> pa.Array:
+    rows = [None if row is None else list(row.values()) for row in values.to_pylist()]
+    return pa.array(
+        [None if row is None else json.dumps(row, separators=(",", ":")) for row in rows], pa.string()
+    )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
-from pyspark.sql.pandas.functions import ArrowUDFType
+from pyspark.sql.pandas.functions import arrow_udf
 from pyspark.sql.types import (
     BooleanType,
     DataType,
@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
     from disarray.engine.verification_sources import Sources
     from disarray.model.dataset import Dataset
+
+# The stubs of PySpark do not know that annotations can say what such a function is for.
+ARROW_FUNCTION: Any = arrow_udf
 
 SEGMENT = "_segment_us"
 PLACE = "_place"  # in the canonical order of the segment
@@ -88,18 +91,24 @@ def winners(readings: DataFrame, dataset: Dataset) -> DataFrame:
             key = Window.partitionBy(SUBJECT, EVENT_US, CHANNEL, *dataset.key.columns).orderBy(*latest)
             kept = _first_of(readings, key)
         case _:
-            in_file = Window.partitionBy(SUBJECT, URI, GENERATION, EVENT_US, CHANNEL, *columns).orderBy(POSITION)
+            in_file = Window.partitionBy(SUBJECT, URI, GENERATION, EVENT_US, CHANNEL, *columns).orderBy(
+                POSITION
+            )
             counted = readings.withColumn("_occurrence", F.row_number().over(in_file))
             key = Window.partitionBy(SUBJECT, EVENT_US, CHANNEL, *columns, "_occurrence").orderBy(*latest)
             kept = _first_of(counted, key)
     order = [F.asc(EVENT_US), *(F.asc_nulls_first(name) for name in dataset.order_by)]
-    canonical = Window.partitionBy(SUBJECT, SEGMENT).orderBy(*order, F.asc(URI), F.asc(GENERATION), F.asc(POSITION))
+    canonical = Window.partitionBy(SUBJECT, SEGMENT).orderBy(
+        *order, F.asc(URI), F.asc(GENERATION), F.asc(POSITION)
+    )
     return kept.withColumn(PLACE, F.row_number().over(canonical)).select(
         SUBJECT, SEGMENT, PLACE, EVENT_US, CHANNEL, *columns
     )
 
 
-def with_attributes(session: SparkSession, readings: DataFrame, dataset: Dataset, subjects: Sequence[str]) -> DataFrame:
+def with_attributes(
+    session: SparkSession, readings: DataFrame, dataset: Dataset, subjects: Sequence[str]
+) -> DataFrame:
     """The readings with the constant columns of their subjects."""
     if not dataset.attribute_types:
         return readings
@@ -115,10 +124,11 @@ def with_attributes(session: SparkSession, readings: DataFrame, dataset: Dataset
 def segment_digests(readings: DataFrame, dataset: Dataset) -> DataFrame:
     """Readings of each segment, counted, and the digest of what a user can see of them."""
     names = [each.name for each in _seen(dataset)]
-    digest = F.arrow_udf(_digest_of(dataset), "string", ArrowUDFType.GROUPED_AGG)
-    return readings.groupBy(
-        F.col(SUBJECT).alias("subject_key"), F.col(SEGMENT).alias("segment_us")
-    ).agg(F.count(PLACE).alias("readings"), digest(PLACE, *names).alias("digest"))
+    # Spark has no such hash of its own, and does not count beside a function of ours.
+    count, digest = ARROW_FUNCTION(_count, "long"), ARROW_FUNCTION(_digest_of(dataset), "string")
+    return readings.groupBy(F.col(SUBJECT).alias("subject_key"), F.col(SEGMENT).alias("segment_us")).agg(
+        count(PLACE).alias("readings"), digest(PLACE, F.struct(*names)).alias("digest")
+    )
 
 
 def misplaced_readings(source: DataFrame, lake: DataFrame, dataset: Dataset) -> DataFrame:
@@ -128,7 +138,9 @@ def misplaced_readings(source: DataFrame, lake: DataFrame, dataset: Dataset) -> 
     names += [column.name for column in dataset.columns]
 
     def weighted(readings: DataFrame, weight: int) -> DataFrame:
-        return readings.select(*(_exact(name, name in floats) for name in names), F.lit(weight).alias("_weight"))
+        return readings.select(
+            *(_exact(name, name in floats) for name in names), F.lit(weight).alias("_weight")
+        )
 
     balance = (
         weighted(source, 1)
@@ -161,11 +173,16 @@ def _seen(dataset: Dataset) -> pa.Schema:
     return pa.schema([each for each in readings_schema(dataset.read_spec()) if each.name != POSITION])
 
 
-def _digest_of(dataset: Dataset) -> Callable[..., str]:
+# What a function of Arrow is for, Spark reads from its annotations.
+def _count(place: pa.Array) -> int:
+    return len(place)
+
+
+def _digest_of(dataset: Dataset) -> Callable[[pa.Array, pa.Array], str]:
     seen = _seen(dataset)
 
-    def digest(place: pa.Array, *columns: pa.Array) -> str:
-        ordered = pa.table([*columns], names=seen.names).take(pc.sort_indices(place))
-        return digest_readings(ordered.cast(seen)).hex()
+    def digest(place: pa.Array, reading: pa.Array) -> str:
+        ordered = reading.take(pc.sort_indices(place))
+        return digest_readings(pa.table(ordered.flatten(), names=seen.names).cast(seen)).hex()
 
     return digest

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from disarray.model.dataset import Dataset
     from disarray.model.rollups import Aggregate, Rollup
 
-BUCKET_SCHEMA = f"{SEGMENT} long, bucket_us long, bucket_end_us long, label string"
+BUCKET_SCHEMA = f"{SEGMENT} long, _bucket_us long, _bucket_end_us long, _label string"
 _SUMMED = frozenset({AggregateFunction.SUM, AggregateFunction.AVG})
 _MERGED_AT_READ = frozenset({AggregateFunction.COUNT, AggregateFunction.STDDEV})
 
@@ -44,32 +44,30 @@ def _parts(
     session: SparkSession, readings: DataFrame, rollup: Rollup, dataset: Dataset, segments: list[int]
 ) -> DataFrame:
     buckets = session.createDataFrame(list(_buckets(rollup, dataset, segments)), BUCKET_SCHEMA)
-    within = (F.col(EVENT_US) >= F.col("bucket_us")) & (F.col(EVENT_US) < F.col("bucket_end_us"))
+    within = (F.col(EVENT_US) >= F.col("_bucket_us")) & (F.col(EVENT_US) < F.col("_bucket_end_us"))
     placed = readings.join(F.broadcast(buckets), SEGMENT).where(within)
-    group = [SUBJECT, CHANNEL, SEGMENT, "bucket_us", "bucket_end_us", "label"]
+    group = [SUBJECT, CHANNEL, SEGMENT, "_bucket_us", "_bucket_end_us", "_label"]
     so_far = (
-        Window.partitionBy(*group)
-        .orderBy(PLACE)
-        .rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        Window.partitionBy(*group).orderBy(PLACE).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     for aggregate in rollup.aggregates:
         value = point_value(aggregate.input, aggregate.where, dataset.column_types)
-        placed = placed.withColumn(f"x_{aggregate.name}", value)
+        placed = placed.withColumn(f"_x_{aggregate.name}", value)
     for aggregate in rollup.aggregates:
-        x = F.col(f"x_{aggregate.name}")
+        x = F.col(f"_x_{aggregate.name}")
         if aggregate.function in _SUMMED:
             folded = running_sum(x, _type(aggregate, dataset)).over(so_far)
-            placed = placed.withColumn(f"sum_{aggregate.name}", folded)
+            placed = placed.withColumn(f"_sum_{aggregate.name}", folded)
         if aggregate.function is AggregateFunction.STDDEV:
             pivot = F.first(x.cast("double"), ignorenulls=True).over(so_far)
-            placed = placed.withColumn(f"pivot_{aggregate.name}", pivot)
+            placed = placed.withColumn(f"_pivot_{aggregate.name}", pivot)
     for aggregate in rollup.aggregates:
         if aggregate.function is AggregateFunction.STDDEV:
-            offset = F.col(f"x_{aggregate.name}").cast("double") - F.col(f"pivot_{aggregate.name}")
-            placed = placed.withColumn(f"offset_{aggregate.name}", F.sum(offset).over(so_far))
-            placed = placed.withColumn(f"square_{aggregate.name}", F.sum(offset * offset).over(so_far))
+            offset = F.col(f"_x_{aggregate.name}").cast("double") - F.col(f"_pivot_{aggregate.name}")
+            placed = placed.withColumn(f"_offset_{aggregate.name}", F.sum(offset).over(so_far))
+            placed = placed.withColumn(f"_square_{aggregate.name}", F.sum(offset * offset).over(so_far))
     grouped = placed.groupBy(*group).agg(
-        *(_part(aggregate, dataset).alias(aggregate.name) for aggregate in rollup.aggregates)
+        *(_part(aggregate, dataset).alias(f"_part_{aggregate.name}") for aggregate in rollup.aggregates)
     )
     return reduce(
         DataFrame.unionByName,
@@ -79,11 +77,11 @@ def _parts(
                 F.lit(rollup.name).alias("rollup"),
                 F.lit(aggregate.name).alias("aggregate"),
                 F.col(CHANNEL).alias("channel"),
-                "bucket_us",
+                F.col("_bucket_us").alias("bucket_us"),
                 F.col(SEGMENT).alias("segment_us"),
-                "bucket_end_us",
-                "label",
-                f"{aggregate.name}.*",
+                F.col("_bucket_end_us").alias("bucket_end_us"),
+                F.col("_label").alias("label"),
+                f"_part_{aggregate.name}.*",
             )
             for aggregate in rollup.aggregates
         ],
@@ -100,12 +98,12 @@ def _buckets(rollup: Rollup, dataset: Dataset, segments: list[int]) -> Iterable[
 
 def _part(aggregate: Aggregate, dataset: Dataset) -> Column:
     """The columns of one part, NULL where the aggregate has no use for them."""
-    x = F.col(f"x_{aggregate.name}")
+    x = F.col(f"_x_{aggregate.name}")
     place = F.when(x.isNotNull(), F.col(PLACE))
     value = at_us = pivot = offset = square = F.lit(None)
     match aggregate.function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
-            value = F.max_by(f"sum_{aggregate.name}", PLACE)
+            value = F.max_by(f"_sum_{aggregate.name}", PLACE)
         case AggregateFunction.MIN:
             value = F.min(x)
         case AggregateFunction.MAX:
@@ -115,9 +113,9 @@ def _part(aggregate: Aggregate, dataset: Dataset) -> Column:
         case AggregateFunction.LAST:
             value, at_us = F.max_by(x, place), F.max_by(EVENT_US, place)
         case AggregateFunction.STDDEV:
-            pivot = F.max_by(f"pivot_{aggregate.name}", PLACE)
-            offset = F.max_by(f"offset_{aggregate.name}", PLACE)
-            square = F.max_by(f"square_{aggregate.name}", PLACE)
+            pivot = F.max_by(f"_pivot_{aggregate.name}", PLACE)
+            offset = F.max_by(f"_offset_{aggregate.name}", PLACE)
+            square = F.max_by(f"_square_{aggregate.name}", PLACE)
         case AggregateFunction.COUNT:
             pass
     is_whole = aggregate.function not in _MERGED_AT_READ and _type(aggregate, dataset) is ColumnType.INT64

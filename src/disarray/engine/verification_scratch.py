@@ -104,7 +104,13 @@ class _Scratch:
         if not table.num_rows:
             return
         schema = scratch_schema(self.spec)
-        constants = {SUBJECT: subject_key, URI: uri, GENERATION: generation, CONTENT: content_hash, CHANNEL: ""}
+        constants = {
+            SUBJECT: subject_key,
+            URI: uri,
+            GENERATION: generation,
+            CONTENT: content_hash,
+            CHANNEL: "",
+        }
         arrays = [
             table.column(each.name)
             if each.name in table.column_names

@@ -155,9 +155,7 @@ def _source_read(
     )
 
 
-def _lake_part(
-    subject_key: str, fragment: FragmentEntry, file: StoredFile | None, *, lake: Lake
-) -> LakePart:
+def _lake_part(subject_key: str, fragment: FragmentEntry, file: StoredFile | None, *, lake: Lake) -> LakePart:
     is_newest = file is not None and file.fingerprint.generation == fragment.generation
     return LakePart(
         subject_key=subject_key,
