@@ -36,7 +36,7 @@ def run(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command to its end, its output piped."""
 
-    def run_one(*arguments: str, **where: str) -> subprocess.CompletedProcess[str]:
+    def run_one(*arguments: str, timeout: int = 60, **where: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command(*arguments, **where),
             cwd=tmp_path,
@@ -44,7 +44,7 @@ def run(
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=timeout,
         )
 
     return run_one

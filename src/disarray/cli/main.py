@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import config, db, doctor, queue, status
+from disarray.cli import config, db, doctor, queue, status, verify
 from disarray.cli.context import Flags
 from disarray.errors import DisarrayError
 
@@ -29,6 +29,7 @@ app.add_typer(config.app, name="config")
 app.add_typer(queue.app, name="queue")
 app.command(name="status")(status.status)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="verify")(verify.verify)
 
 
 def _print_version(wanted: bool) -> None:

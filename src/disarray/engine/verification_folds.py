@@ -42,18 +42,17 @@ def fold_metrics(
     order = Window.partitionBy(*partition, PIECE).orderBy(SEGMENT, PLACE)
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    for metric in metrics:
-        value = _metric_value(metric, types)
-        breaks = [F.col(name).alias(f"break_{name}") for name in metric.break_on]
-        point = F.when(value.isNotNull(), F.struct(F.col(EVENT_US).alias("us"), value.alias("x"), *breaks))
-        folded = folded.withColumn(f"_point_{metric.name}", point)
-    for metric in metrics:
-        earlier = F.last(f"_point_{metric.name}", ignorenulls=True).over(before)
-        folded = folded.withColumn(f"_earlier_{metric.name}", earlier)
-    for metric in metrics:
-        folded = folded.withColumn(f"_step_{metric.name}", _step(metric))
-    for metric in metrics:
-        folded = folded.withColumn(f"_local_{metric.name}", _fold(metric).over(so_far))
+    # One projection for each stage: Spark takes long to plan many small ones.
+    for columns in (
+        {f"_point_{metric.name}": _point(metric, types) for metric in metrics},
+        {
+            f"_earlier_{metric.name}": F.last(f"_point_{metric.name}", ignorenulls=True).over(before)
+            for metric in metrics
+        },
+        {f"_step_{metric.name}": _step(metric) for metric in metrics},
+        {f"_local_{metric.name}": _fold(metric).over(so_far) for metric in metrics},
+    ):
+        folded = folded.withColumns(columns)
     return folded
 
 
@@ -70,11 +69,13 @@ def running_sum(values: Column, type_: ColumnType) -> Column:
     return F.try_sum(values) if type_ is ColumnType.INT64 else F.sum(values)
 
 
-def _metric_value(metric: Metric, types: Mapping[str, ColumnType]) -> Column:
+def _point(metric: Metric, types: Mapping[str, ColumnType]) -> Column:
     value = point_value(metric.input, metric.where, types)
     if metric.kind is MetricKind.COUNT:
         value = F.when(value.isNotNull(), F.lit(1))
-    return value.cast(point_type(metric.type))
+    value = value.cast(point_type(metric.type))
+    breaks = [F.col(name).alias(f"break_{name}") for name in metric.break_on]
+    return F.when(value.isNotNull(), F.struct(F.col(EVENT_US).alias("us"), value.alias("x"), *breaks))
 
 
 def _fold(metric: Metric) -> Column:

@@ -25,7 +25,7 @@ from disarray.model.format import CHANNEL, ColumnType
 from disarray.model.metrics import MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pyspark.sql import Column
 
@@ -54,7 +54,19 @@ def summarize(readings: DataFrame, dataset: Dataset) -> DataFrame:
         )
         # What lies between the first reset and the last matters to nobody outside the segment.
         ends = pieces.withColumn("_last_piece", last).where(f"{PIECE} = 0 or {PIECE} = _last_piece")
-        parts += [_summary_rows(ends, metric, dataset) for metric in metrics]
+        rows = ends.withColumn("_row", _one_by_one(_summary(metric, dataset) for metric in metrics))
+        parts.append(
+            rows.select(
+                F.col(SUBJECT).alias("subject_key"),
+                F.col(CHANNEL).alias("channel"),
+                F.col(SEGMENT).alias("segment_us"),
+                F.when(F.col(PIECE) > 0, 1).otherwise(0).cast("long").alias("piece"),
+                F.col("_readings").alias("readings"),
+                F.col("_first_reset").alias("first_reset"),
+                F.col("_last_reset").alias("last_reset"),
+                "_row.*",
+            )
+        )
     return reduce(DataFrame.unionByName, parts)
 
 
@@ -98,9 +110,14 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
             .orderBy(SEGMENT, PLACE)
             .rowsBetween(Window.unboundedPreceding, Window.currentRow)
         )
-        for metric in metrics:
-            size = F.sum(F.abs(F.col(f"_step_{metric.name}").cast("double"))).over(so_far)
-            folded = folded.withColumn(f"_size_{metric.name}", size)
+        folded = folded.withColumns(
+            {
+                f"_size_{metric.name}": F.sum(F.abs(F.col(f"_step_{metric.name}").cast("double"))).over(
+                    so_far
+                )
+                for metric in metrics
+            }
+        )
         at_end = folded.groupBy(*series, SEGMENT).agg(
             *(
                 F.max_by(F.struct(f"_local_{metric.name}", f"_size_{metric.name}"), PLACE).alias(
@@ -109,20 +126,30 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
                 for metric in metrics
             )
         )
-        parts += [
-            at_end.select(
+        values = at_end.withColumn("_row", _one_by_one(_value_at_end(metric) for metric in metrics))
+        parts.append(
+            values.select(
                 F.col(SUBJECT).alias("subject_key"),
-                F.lit(metric.name).alias("metric"),
                 F.col(CHANNEL).alias("channel"),
                 F.col(SEGMENT).alias("segment_us"),
-                *_typed("value", F.col(f"_end_{metric.name}")[f"_local_{metric.name}"], metric),
-                F.coalesce(F.col(f"_end_{metric.name}")[f"_size_{metric.name}"], F.lit(0.0)).alias(
-                    "magnitude"
-                ),
+                "_row.*",
             )
-            for metric in metrics
-        ]
+        )
     return reduce(DataFrame.unionByName, parts)
+
+
+def _one_by_one(rows: Iterable[Column]) -> Column:
+    # Not a union: Spark would fold the readings again for each of its branches.
+    return F.explode(F.array(*rows))
+
+
+def _value_at_end(metric: Metric) -> Column:
+    end = F.col(f"_end_{metric.name}")
+    return F.struct(
+        F.lit(metric.name).alias("metric"),
+        *_typed("value", end[f"_local_{metric.name}"], metric),
+        F.coalesce(end[f"_size_{metric.name}"], F.lit(0.0)).alias("magnitude"),
+    )
 
 
 def _by_reset(metrics: Sequence[Metric]) -> dict[tuple[str, ...], list[Metric]]:
@@ -143,7 +170,7 @@ def _ends(metric: Metric) -> Column:
     )
 
 
-def _summary_rows(pieces: DataFrame, metric: Metric, dataset: Dataset) -> DataFrame:
+def _summary(metric: Metric, dataset: Dataset) -> Column:
     ends = F.col(f"_ends_{metric.name}")
     total = ends["total"]
     if metric.kind not in EXTREMES:
@@ -154,23 +181,16 @@ def _summary_rows(pieces: DataFrame, metric: Metric, dataset: Dataset) -> DataFr
         values = [_plain(end[f"break_{name}"], types[name]).alias(name) for name in metric.break_on]
         return F.when(end.isNotNull(), _text(F.struct(*values), metric.break_on))
 
-    return pieces.select(
-        F.col(SUBJECT).alias("subject_key"),
+    return F.struct(
         F.lit(metric.name).alias("metric"),
-        F.col(CHANNEL).alias("channel"),
-        F.col(SEGMENT).alias("segment_us"),
-        F.when(F.col(PIECE) > 0, 1).otherwise(0).cast("long").alias("piece"),
-        F.col("_readings").alias("readings"),
         ends["points"].alias("points"),
         *_typed("total", total, metric),
         ends["first"]["us"].alias("first_us"),
         *_typed("first", ends["first"]["x"], metric),
         break_text(ends["first"]).alias("first_break"),
-        F.col("_first_reset").alias("first_reset"),
         ends["last"]["us"].alias("last_us"),
         *_typed("last", ends["last"]["x"], metric),
         break_text(ends["last"]).alias("last_break"),
-        F.col("_last_reset").alias("last_reset"),
     )
 
 

@@ -19,7 +19,7 @@ from disarray.model.rollups import AggregateFunction
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pyspark.sql import Column, SparkSession
+    from pyspark.sql import Column, SparkSession, WindowSpec
 
     from disarray.model.dataset import Dataset
     from disarray.model.rollups import Aggregate, Rollup
@@ -50,42 +50,54 @@ def _parts(
     so_far = (
         Window.partitionBy(*group).orderBy(PLACE).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
-    for aggregate in rollup.aggregates:
-        value = point_value(aggregate.input, aggregate.where, dataset.column_types)
-        placed = placed.withColumn(f"_x_{aggregate.name}", value)
-    for aggregate in rollup.aggregates:
-        x = F.col(f"_x_{aggregate.name}")
-        if aggregate.function in _SUMMED:
-            folded = running_sum(x, _type(aggregate, dataset)).over(so_far)
-            placed = placed.withColumn(f"_sum_{aggregate.name}", folded)
-        if aggregate.function is AggregateFunction.STDDEV:
-            pivot = F.first(x.cast("double"), ignorenulls=True).over(so_far)
-            placed = placed.withColumn(f"_pivot_{aggregate.name}", pivot)
-    for aggregate in rollup.aggregates:
-        if aggregate.function is AggregateFunction.STDDEV:
-            offset = F.col(f"_x_{aggregate.name}").cast("double") - F.col(f"_pivot_{aggregate.name}")
-            placed = placed.withColumn(f"_offset_{aggregate.name}", F.sum(offset).over(so_far))
-            placed = placed.withColumn(f"_square_{aggregate.name}", F.sum(offset * offset).over(so_far))
-    grouped = placed.groupBy(*group).agg(
-        *(_part(aggregate, dataset).alias(f"_part_{aggregate.name}") for aggregate in rollup.aggregates)
-    )
-    return reduce(
-        DataFrame.unionByName,
-        [
-            grouped.select(
-                F.col(SUBJECT).alias("subject_key"),
-                F.lit(rollup.name).alias("rollup"),
-                F.lit(aggregate.name).alias("aggregate"),
-                F.col(CHANNEL).alias("channel"),
-                F.col("_bucket_us").alias("bucket_us"),
-                F.col(SEGMENT).alias("segment_us"),
-                F.col("_bucket_end_us").alias("bucket_end_us"),
-                F.col("_label").alias("label"),
-                f"_part_{aggregate.name}.*",
-            )
+    for columns in (
+        {
+            f"_x_{aggregate.name}": point_value(aggregate.input, aggregate.where, dataset.column_types)
             for aggregate in rollup.aggregates
-        ],
+        },
+        _sums(rollup, dataset, so_far) | _pivots(rollup, so_far),
+        _moments(rollup, so_far),
+    ):
+        placed = placed.withColumns(columns) if columns else placed
+    grouped = placed.groupBy(*group).agg(
+        F.array(*(_part(aggregate, dataset) for aggregate in rollup.aggregates)).alias("_parts")
     )
+    return grouped.withColumn("_part", F.explode("_parts")).select(
+        F.col(SUBJECT).alias("subject_key"),
+        F.lit(rollup.name).alias("rollup"),
+        F.col(CHANNEL).alias("channel"),
+        F.col("_bucket_us").alias("bucket_us"),
+        F.col(SEGMENT).alias("segment_us"),
+        F.col("_bucket_end_us").alias("bucket_end_us"),
+        F.col("_label").alias("label"),
+        "_part.*",
+    )
+
+
+def _sums(rollup: Rollup, dataset: Dataset, so_far: WindowSpec) -> dict[str, Column]:
+    return {
+        f"_sum_{each.name}": running_sum(F.col(f"_x_{each.name}"), _type(each, dataset)).over(so_far)
+        for each in rollup.aggregates
+        if each.function in _SUMMED
+    }
+
+
+def _pivots(rollup: Rollup, so_far: WindowSpec) -> dict[str, Column]:
+    return {
+        f"_pivot_{each.name}": F.first(F.col(f"_x_{each.name}").cast("double"), ignorenulls=True).over(so_far)
+        for each in rollup.aggregates
+        if each.function is AggregateFunction.STDDEV
+    }
+
+
+def _moments(rollup: Rollup, so_far: WindowSpec) -> dict[str, Column]:
+    found = {}
+    for each in rollup.aggregates:
+        if each.function is AggregateFunction.STDDEV:
+            offset = F.col(f"_x_{each.name}").cast("double") - F.col(f"_pivot_{each.name}")
+            found[f"_offset_{each.name}"] = F.sum(offset).over(so_far)
+            found[f"_square_{each.name}"] = F.sum(offset * offset).over(so_far)
+    return found
 
 
 def _buckets(rollup: Rollup, dataset: Dataset, segments: list[int]) -> Iterable[tuple[int, int, int, str]]:
@@ -121,6 +133,7 @@ def _part(aggregate: Aggregate, dataset: Dataset) -> Column:
     is_whole = aggregate.function not in _MERGED_AT_READ and _type(aggregate, dataset) is ColumnType.INT64
     none = F.lit(None)
     return F.struct(
+        F.lit(aggregate.name).alias("aggregate"),
         F.count(x).alias("points"),
         (none if is_whole else value).cast("double").alias("value_float"),
         (value if is_whole else none).cast("long").alias("value_int"),
