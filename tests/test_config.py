@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.config import load, redact
+from disarray.config import FILE_NAME, load, redact
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -144,3 +144,8 @@ def test_a_dsn_without_password_is_shown_as_it_is(dsn: str) -> None:
 def test_what_surrounds_a_password_stays_readable() -> None:
     assert redact("postgresql://alice:x@db/lab") == "postgresql://alice:********@db/lab"
     assert redact("host=db password='x y' dbname=lab") == "host=db password=******** dbname=lab"
+
+
+def test_datasets_in_the_file_are_no_settings(tmp_path: Path) -> None:
+    (tmp_path / FILE_NAME).write_text('[[dataset]]\nname = "tools"\n[state]\ndir = "elsewhere"\n')
+    assert load(tmp_path, environment={}).state_dir == tmp_path / "elsewhere"

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME = "disarray.toml"
+# What else the file may hold: read and checked by those who need it.
+_OTHERS_SECTIONS = frozenset({"dataset"})
 _HIDDEN = "********"
 
 
@@ -185,6 +187,8 @@ def _read_file(file: Path) -> dict[str, str]:
     known = {option.name for option in OPTIONS}
     content.pop(DATASET_TABLE, None)  # formats.loader reads these, with a grammar of their own
     for section, table in content.items():
+        if section in _OTHERS_SECTIONS:
+            continue
         for name, value in _entries(section, table):
             if name not in known and not name.startswith(f"{SPARK_TABLE}."):
                 raise ConfigError(

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.worker.conftest import DATASET, Plant
+from tests.plant import Plant
+from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -39,7 +40,7 @@ def run(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command to its end, its output piped."""
 
-    def run_one(*arguments: str, **where: str) -> subprocess.CompletedProcess[str]:
+    def run_one(*arguments: str, timeout: int = 60, **where: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command(*arguments, **where),
             cwd=tmp_path,
@@ -47,7 +48,7 @@ def run(
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=timeout,
         )
 
     return run_one

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 

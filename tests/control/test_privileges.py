@@ -66,6 +66,13 @@ describe_file                 -      yes     yes       yes
 preview_commit                -      yes     yes       -
 release_file                  -      -       yes       -
 reject_file                   -      -       yes       -
+list_verified_subjects        -      yes     yes       yes
+load_rejected_positions       -      yes     yes       yes
+load_subject_files            -      yes     yes       yes
+load_subject_fragments        -      yes     yes       yes
+load_subject_rollup_parts     -      yes     yes       yes
+load_subject_segments         -      yes     yes       yes
+load_subject_summaries        -      yes     yes       yes
 call_turn                     -      -       -         -
 changed_from_us               -      -       -         -
 changed_segments              -      -       -         -

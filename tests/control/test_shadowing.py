@@ -23,6 +23,7 @@ from disarray.control import (
     status,
     subjects,
     values,
+    verification,
 )
 from disarray.control.commits import DatasetCommit, LakeFile, SubjectCommit
 from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState
@@ -149,8 +150,16 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert known.points == 2
     assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [7]
     assert [span.last_us for span in values.list_subjects(session)] == [2]
+    assert verification.list_verified_subjects(session, "CELL1") == ["CELL1"]
+    stored = verification.load_subject(session, "CELL1")
+    assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
+    assert [row["total_int"] for row in stored.summaries["cells"]] == [7]
+    assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
+    assert stored.files == ()
     everything_about_a_quarantine(session)
     return {
+        "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
+        "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
         "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subjects", "list_quarantine",

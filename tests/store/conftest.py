@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.worker.conftest import Plant
+from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

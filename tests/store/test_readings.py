@@ -11,7 +11,7 @@ from disarray.store.readings import readings
 from tests.store.test_values import METRICS, START_US, expected, rows_of, write
 
 if TYPE_CHECKING:
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
 

@@ -13,7 +13,7 @@ from tests.store.test_values import START_US, rows_of, write
 
 if TYPE_CHECKING:
     from disarray.store.rollups import RolledUp
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from disarray.model.metrics import Metric
     from disarray.store.values import Value, Values
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
 

@@ -6,20 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import catalog, connections, files, instances
-from disarray.control.files import Notification, Reason
-from disarray.engine.runner import InProcessRunner
-from disarray.formats.loader import load_datasets
-from disarray.model.matching import match_file
-from disarray.store.lake import Lake
-from disarray.worker.scheduler import Scheduler
-from disarray.worker.work import Workplace
+from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    from disarray.worker.ingest import PassReport
 
 DATASET = """
 [[dataset]]
@@ -51,95 +42,9 @@ mean = { function = "avg", input = "watts" }
 """
 
 
-class Plant:
-    """An inbox, a lake, a database and one worker."""
-
-    def __init__(self, root: Path, dsn: str, *, description: str = DATASET) -> None:
-        self.inbox = root / "inbox"
-        self.inbox.mkdir()
-        (root / "disarray.toml").write_text(description)
-        self.datasets = {dataset.name: dataset for dataset in load_datasets(root / "disarray.toml")}
-        self.pool = connections.open_pool(dsn)
-        with self.pool.connection() as connection:
-            for dataset in self.datasets.values():
-                catalog.register_dataset(connection, dataset)
-            holder = instances.register_instance(connection, "Worker01")
-        self.place = Workplace(self.pool, InProcessRunner(), Lake(root / "lake"), self.datasets, holder)
-
-    def write(self, name: str, text: str) -> Path:
-        """Put a file into the inbox."""
-        path = self.inbox / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-        return path
-
-    def notify(self, *paths: Path, reason: Reason = Reason.FILE_NOTIFICATION) -> None:
-        """Say that files are there."""
-        notifications = []
-        for path in paths:
-            match = match_file(str(path), list(self.datasets.values()))
-            assert match is not None
-            assert match.subject is not None
-            notifications.append(
-                Notification(str(path), match.subject, reason, {"dataset": match.dataset.name})
-            )
-        with self.pool.connection() as connection:
-            files.enqueue_files(connection, notifications)
-
-    def drain(self) -> list[PassReport]:
-        """Let the worker do all there is to do."""
-        return list(Scheduler(self.place).drain())
-
-    def ingest(self, *paths: Path, reason: Reason = Reason.FILE_NOTIFICATION) -> list[PassReport]:
-        """Notify and drain."""
-        self.notify(*paths, reason=reason)
-        return self.drain()
-
-    def rows(self, query: str) -> list[tuple[object, ...]]:
-        """Look into a table."""
-        with self.pool.connection() as connection:
-            return connection.execute(query.encode()).fetchall()
-
-    def forget_everything(self) -> None:
-        """As if no file had ever been seen."""
-        with self.pool.connection() as connection:
-            connection.execute(
-                """
-                truncate disarray.ingest_queue, disarray.file_info, disarray.file_blacklist, disarray.fragment,
-                    disarray.segment, disarray.segment_metric, disarray.rollup, disarray.file_fingerprint,
-                    disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
-                    disarray.restatement, disarray.subject, disarray.subject_lock
-                """
-            )
-
-    def derived(self) -> dict[str, list[tuple[object, ...]]]:
-        """Everything that must not depend on how the files arrived."""
-        return {
-            "segments": self.rows(
-                "select dataset, subject_key, segment_us, readings, digest from disarray.segment order by 1, 2, 3"
-            ),
-            "metrics": self.rows(
-                """
-                select dataset, subject_key, metric, channel, segment_us, piece, points, total_float, total_int,
-                    base_float, base_int, before_float, before_int
-                from disarray.segment_metric order by 1, 2, 3, 4, 5, 6
-                """
-            ),
-            "rollups": self.rows("select * from disarray.rollup order by 1, 2, 3, 4, 5, 6, 7"),
-        }
-
-
 @pytest.fixture
 def plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
     """A small plant with one worker."""
-    built = Plant(tmp_path, dsn)
-    yield built
-    built.pool.close()
-
-
-@pytest.fixture
-def strict_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
-    """A small plant in which what is more than five hours late is parked."""
-    built = Plant(tmp_path, dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
+    built = Plant(tmp_path, dsn, description=DATASET)
     yield built
     built.pool.close()

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import files
-from tests.worker.conftest import Plant
+from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

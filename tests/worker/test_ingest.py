@@ -12,7 +12,7 @@ from disarray.control import files
 from disarray.control.files import Reason
 
 if TYPE_CHECKING:
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
 

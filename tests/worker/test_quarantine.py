@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.control.commits import CommitPreview
-    from tests.worker.conftest import Plant
+    from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
 

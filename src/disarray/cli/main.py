@@ -25,6 +25,7 @@ from disarray.cli import (
     rollup,
     status,
     value,
+    verify,
 )
 from disarray.cli.context import Flags
 from disarray.cli.formats import formats_app
@@ -53,6 +54,7 @@ app.command(name="restatements")(rollup.restatements)
 app.command(name="export")(export.export)
 app.command(name="status")(status.status)
 app.command(name="doctor")(doctor.doctor)
+app.command(name="verify")(verify.verify)
 app.command(name="agent")(agent.agent)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import dict_row
 
@@ -15,7 +15,7 @@ from disarray.model.format import ColumnType
 from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from disarray.control.connections import Connection
     from disarray.model.dataset import Dataset
@@ -128,21 +128,23 @@ def high_event_us(connection: Connection, dataset: str, subject_key: str) -> int
 def _fragments(connection: Connection, query: str, parameters: tuple[object, ...]) -> list[FragmentEntry]:
     with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(query.encode(), parameters).fetchall()
-    return [
-        FragmentEntry(
-            segment_us=row["segment_us"],
-            source_uri=row["source_uri"],
-            generation=row["generation"],
-            path=row["path"],
-            row_group=row["row_group"],
-            readings=row["readings"],
-            first_position=row["first_position"],
-            last_position=row["last_position"],
-            first_us=row["first_us"],
-            last_us=row["last_us"],
-            cut_position=row["cut_position"],
-            state=FragmentState(row["state"]),
-            fragment_id=FragmentId(row["fragment_id"]),
-        )
-        for row in rows
-    ]
+    return [fragment_entry(row) for row in rows]
+
+
+def fragment_entry(row: Mapping[str, Any]) -> FragmentEntry:
+    """A row of the table of fragments."""
+    return FragmentEntry(
+        segment_us=row["segment_us"],
+        source_uri=row["source_uri"],
+        generation=row["generation"],
+        path=row["path"],
+        row_group=row["row_group"],
+        readings=row["readings"],
+        first_position=row["first_position"],
+        last_position=row["last_position"],
+        first_us=row["first_us"],
+        last_us=row["last_us"],
+        cut_position=row["cut_position"],
+        state=FragmentState(row["state"]),
+        fragment_id=FragmentId(row["fragment_id"]),
+    )

@@ -63,7 +63,14 @@ grant execute on function
     disarray.stale_from,
     disarray.load_bases,
     disarray.load_rollup,
-    disarray.list_restatements
+    disarray.list_restatements,
+    disarray.list_verified_subjects,
+    disarray.load_subject_files,
+    disarray.load_subject_fragments,
+    disarray.load_subject_segments,
+    disarray.load_subject_summaries,
+    disarray.load_subject_rollup_parts,
+    disarray.load_rejected_positions
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function

@@ -1,0 +1,123 @@
+"""All that is stored about one subject, seen at one moment: what a recompute is compared with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from psycopg.rows import dict_row
+
+from disarray.control.catalog import fragment_entry
+from disarray.control.translation import translated_errors
+from disarray.model.fingerprints import Fingerprint
+from disarray.model.segments import microseconds_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disarray.control.connections import Connection
+    from disarray.model.plan import FragmentEntry
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """A file that was taken in; where it is `about_to_change`, its fragments alone tell whether it counts now."""
+
+    source_uri: str
+    dataset: str | None
+    is_blacklisted: bool
+    is_about_to_change: bool
+    fingerprint: Fingerprint
+    future_positions: frozenset[int]  # of lines that were rejected because they lay in the future then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredSubject:
+    """One subject at one moment; rows are keyed like the tables they come from, by dataset."""
+
+    subject_key: str
+    files: tuple[StoredFile, ...]
+    fragments: Mapping[str, Sequence[FragmentEntry]]
+    segments: Mapping[str, Sequence[Row]]
+    summaries: Mapping[str, Sequence[Row]]
+    rollup_parts: Mapping[str, Sequence[Row]]
+    stale_from_us: Mapping[str, int]
+
+    @property
+    def datasets(self) -> frozenset[str]:
+        """The datasets that anything is stored under."""
+        return frozenset({*self.fragments, *self.segments, *self.summaries, *self.rollup_parts})
+
+
+def list_verified_subjects(connection: Connection, subject_key: str | None = None) -> list[str]:
+    """Every subject that is known, or the one asked for if it is."""
+    with translated_errors():
+        rows = connection.execute(
+            "select subject_key from disarray.list_verified_subjects(%s)", (subject_key,)
+        ).fetchall()
+    return [found for (found,) in rows]
+
+
+def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
+    """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all."""
+    with translated_errors(), connection.transaction():
+        connection.execute("set transaction isolation level repeatable read, read only")
+        fragments: dict[str, list[FragmentEntry]] = defaultdict(list)
+        for row in _rows(connection, "select * from disarray.load_subject_fragments(%s)", subject_key):
+            fragments[row["dataset"]].append(fragment_entry(row))
+        segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
+        return StoredSubject(
+            subject_key=subject_key,
+            files=_files(connection, subject_key),
+            fragments=fragments,
+            segments=segments,
+            summaries=_by_dataset(
+                connection, "select * from disarray.load_subject_summaries(%s)", subject_key
+            ),
+            rollup_parts=_by_dataset(
+                connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
+            ),
+            stale_from_us=_stale_from(connection, subject_key, {*fragments, *segments}),
+        )
+
+
+def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:
+    rejected: dict[str, set[int]] = defaultdict(set)
+    query = "select * from disarray.load_rejected_positions(%s, 'in_future')"
+    for row in _rows(connection, query, subject_key):
+        rejected[row["source_uri"]].add(row["position"])
+    return tuple(
+        StoredFile(
+            source_uri=row["source_uri"],
+            dataset=row["dataset"],
+            is_blacklisted=row["is_blacklisted"],
+            is_about_to_change=row["is_about_to_change"],
+            fingerprint=Fingerprint.from_bytes(row["fingerprint"]),
+            future_positions=frozenset(rejected.get(row["source_uri"], ())),
+        )
+        for row in _rows(connection, "select * from disarray.load_subject_files(%s)", subject_key)
+    )
+
+
+def _stale_from(connection: Connection, subject_key: str, datasets: set[str]) -> dict[str, int]:
+    found = {}
+    for dataset in sorted(datasets):
+        row = connection.execute("select disarray.stale_from(%s, %s)", (dataset, subject_key)).fetchone()
+        if row is not None and row[0] is not None:
+            found[dataset] = microseconds_of(row[0])
+    return found
+
+
+def _by_dataset(connection: Connection, query: str, subject_key: str) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in _rows(connection, query, subject_key):
+        found[row["dataset"]].append(row)
+    return found
+
+
+def _rows(connection: Connection, query: str, subject_key: str) -> list[Row]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return cursor.execute(query.encode(), (subject_key,)).fetchall()

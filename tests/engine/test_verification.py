@@ -1,0 +1,212 @@
+"""The independent recompute: identical where all is well, and it finds a single bit that is not."""
+
+from __future__ import annotations
+
+import math
+import random
+import struct
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql import Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from disarray.control import files
+from disarray.engine.verification import verify
+from tests.engine.verification_world import DESCRIPTION, report
+from tests.plant import Plant
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from disarray.engine.runner import SparkRunner
+    from disarray.engine.verification import VerificationReport
+
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+
+class VerifiedPlant(Plant):
+    """A plant that can be verified."""
+
+    runner: SparkRunner
+
+    def verify(self, subject_key: str | None = None) -> VerificationReport:
+        """Recompute everything, or one subject."""
+        with self.pool.connection() as connection:
+            return verify(
+                connection, self.runner.session, self.datasets, lake=self.place.lake, subject_key=subject_key
+            )
+
+    def fill(self, seed: int) -> None:
+        """Two tools, a late file, a copy, overlaps, a file that grew, and one that was blacklisted."""
+        source = random.Random(seed)
+        text = report(source, hour=0, rows=160)
+        early, grown = self.write("T1/a.csv", text), self.write("T1/grown.csv", "")
+        self.ingest(early, self.write("T2/a.csv", report(source, hour=1, rows=90)))
+        long = report(source, hour=2, rows=200)
+        for end in (900, 5000, len(long)):
+            grown.write_text(long[:end])
+            self.ingest(grown)
+        refused = self.write("T1/refused.csv", report(source, hour=0, rows=50, step=13))
+        self.ingest(refused, self.write("T1/late.csv", report(source, hour=0.7, rows=60, step=31)))
+        self.ingest(self.write("T1/copy.csv", text), self.write("T1/part.csv", text[: len(text) // 2]))
+        with self.pool.connection() as connection:
+            files.blacklist_file(connection, str(refused), "T1", reason="wrong tool", by="ada")
+        self.drain()
+
+    def damage(self, statement: str) -> None:
+        """Change what is stored behind everybody's back."""
+        with self.pool.connection() as connection:
+            assert connection.execute(statement.encode()).rowcount == 1
+
+
+@pytest.fixture
+def key() -> str:
+    """How the dataset tells readings apart."""
+    return ""
+
+
+@pytest.fixture
+def plant(tmp_path: Path, dsn: str, spark_runner: SparkRunner, key: str) -> Iterator[VerifiedPlant]:
+    """A plant whose dataset has every kind of metric and aggregate."""
+    built = VerifiedPlant(tmp_path, dsn, description=DESCRIPTION % {"key": key})
+    built.runner = spark_runner
+    yield built
+    built.pool.close()
+
+
+@pytest.mark.parametrize("key", ["", 'key = ["shot"]', 'key = "none"'], ids=["content", "columns", "none"])
+def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: VerifiedPlant) -> None:
+    plant.fill(seed=1)
+    found = plant.verify()
+    assert found.differences == []
+    assert found.is_identical()
+    assert found.files == 6
+    assert found.bases > 100
+    assert found.rollup_parts > 100
+
+
+def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: VerifiedPlant) -> None:
+    plant.fill(seed=2)
+    plant.damage(
+        """
+        update disarray.segment_metric set base_float = base_float + 1.5e-16 * abs(base_float)
+        where (subject_key, metric, channel, segment_us) = (
+            select subject_key, metric, channel, max(segment_us) from disarray.segment_metric
+            where subject_key = 'T1' and metric = 'work' and channel = 'L' group by 1, 2, 3
+        )
+        """
+    )
+    plant.damage(
+        """
+        update disarray.rollup set value_int = value_int + 1
+        where ctid = (
+            select min(ctid) from disarray.rollup
+            where subject_key = 'T1' and rollup = 'quarter' and aggregate = 'shots' and value_int is not null
+        )
+        """
+    )
+    plant.damage(
+        """
+        update disarray.segment set digest = reverse(digest)
+        where (subject_key, segment_us) = (
+            select 'T2', min(segment_us) from disarray.segment where subject_key = 'T2'
+        )
+        """
+    )
+    plant.damage(
+        """
+        delete from disarray.fragment where fragment_id = (
+            select min(fragment_id) from disarray.fragment where source_uri like '%late.csv' and state = 'active'
+        )
+        """
+    )
+    plant.damage(
+        """
+        delete from disarray.segment_metric where (subject_key, metric, channel, segment_us, piece) = (
+            select subject_key, metric, channel, segment_us, piece from disarray.segment_metric
+            where subject_key = 'T2' and metric = 'lowest' order by segment_us, channel limit 1
+        )
+        """
+    )
+    found = plant.verify()
+    assert not found.is_identical(allow_vanished=True)
+    shown = {(each.subject_key, each.what, each.name.rpartition("/")[2]) for each in found.differences}
+    assert shown == {
+        ("T1", "metric base_float", "work"),
+        ("T1", "rollup value_int", "quarter.shots"),
+        ("T2", "segment digest", ""),
+        ("T1", "readings", "late.csv"),
+        ("T2", "metric row", "lowest"),
+    }
+    [base] = [each for each in found.differences if each.what == "metric base_float"]
+    assert isinstance(base.stored, float)
+    assert isinstance(base.recomputed, float)
+    assert base.stored == math.nextafter(base.recomputed, math.inf * base.recomputed)
+
+
+def test_sources_that_are_gone_changed_or_replaced_are_named_and_prove_nothing(plant: VerifiedPlant) -> None:
+    source = random.Random(3)
+    names = ("gone", "changed", "grown", "replaced")
+    paths = {
+        name: plant.write(f"T1/{name}.csv", report(source, hour=number, rows=40))
+        for number, name in enumerate(names)
+    }
+    plant.ingest(*paths.values())
+    paths["replaced"].write_text(report(source, hour=20, rows=40))
+    plant.ingest(paths["replaced"])
+    paths["gone"].unlink()
+    paths["changed"].write_text(paths["changed"].read_text().replace("true", "TRUE", 1))
+    paths["grown"].write_text(paths["grown"].read_text() + "more")
+    found = plant.verify()
+    assert found.differences == []
+    assert {each.source_uri.rpartition("/")[2]: each.reason.partition(";")[0] for each in found.unproven} == {
+        "gone.csv": "the source is gone",
+        "changed.csv": "the source changed since it was taken in",
+        "replaced.csv": "replaced by a later generation of the file",
+    }
+    assert not found.is_identical()
+    assert found.is_identical(allow_vanished=True)
+
+
+@pytest.mark.parametrize("key", ['horizon = "3 h"'], ids=["horizon"])
+def test_parked_contributions_count_for_nothing_and_numbers_that_wait_for_a_shift_are_not_final(
+    plant: VerifiedPlant,
+) -> None:
+    source = random.Random(4)
+    plant.ingest(plant.write("T1/new.csv", report(source, hour=9, rows=60)))
+    plant.ingest(plant.write("T1/old.csv", report(source, hour=5.5, rows=200)))
+    assert plant.rows("select state::text, count(*) > 0 from disarray.fragment group by 1 order by 1") == [
+        ("active", True),
+        ("parked", True),
+    ]
+    plant.damage(
+        """
+        insert into disarray.dirty_range (subject_key, dataset, range_start, range_end, reason, created_at)
+        values ('T1', 'tools', '2025-10-26 07:30Z', 'infinity', 'test', now())
+        """
+    )
+    plant.rows("update disarray.segment_metric set base_int = 77 where metric = 'readings' returning 1")
+    found = plant.verify()
+    assert [(each.subject_key, each.stale_from_us is None) for each in found.not_compared] == [("T1", False)]
+    assert {each.what for each in found.differences} == {"metric base_int", "metric over the whole history"}
+    before = plant.rows("select segment_us from disarray.segment where segment_end_us <= 1761463800000000")
+    assert len(before) > 0
+    assert {each.segment_us for each in found.differences} == {segment_us for (segment_us,) in before}
+
+
+def test_a_running_sum_of_spark_is_a_left_fold_and_the_sum_of_a_group_is_not_relied_on(
+    spark_runner: SparkRunner,
+) -> None:
+    source = random.Random(5)
+    values = [source.choice([1e16, 1.0, -1e16, source.uniform(-1, 1)]) for _ in range(5000)]
+    rows = spark_runner.session.createDataFrame(list(enumerate(values)), "place long, x double")
+    order = Window.partitionBy(F.lit(1)).orderBy("place")
+    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    folded = rows.repartition(7).withColumn("total", F.sum("x").over(so_far)).orderBy("place").collect()
+    expected, total = [], values[0]
+    for number, value in enumerate(values):
+        total = total + value if number else value
+        expected.append(total)
+    assert [struct.pack("d", row["total"]) for row in folded] == [struct.pack("d", each) for each in expected]
