@@ -153,3 +153,13 @@ def test_a_restatement_is_written_down_when_a_late_file_changes_old_numbers(plan
         """
     )
     assert noted == [("good_total", 120, START + timedelta(hours=3), [str(plant.inbox / "T1/3.csv")])]
+
+
+def test_appending_to_the_newest_segment_restates_nothing(plant: Plant) -> None:
+    text = report(0, rows=115)
+    path = plant.write("T1/0.csv", "")
+    for end in (len(text) // 3, 2 * len(text) // 3, len(text)):
+        path.write_text(text[: text.rindex("\n", 0, end) + 1])
+        plant.ingest(path)
+    plant.ingest(plant.write("T1/1.csv", report(1)))
+    assert plant.rows("select count(*) from disarray.restatement") == [(0,)]

@@ -52,7 +52,7 @@ mean_width = { function = "avg", input = "width" }
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 REPORT_HOURS = 4
-SECONDS_A_PART = 40
+SECONDS_A_PART = 120
 LATE_TOOL = "TOOL07"
 OFFLINE_FROM, OFFLINE_DAYS = 2, 2
 

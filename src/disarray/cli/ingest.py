@@ -43,7 +43,7 @@ def ingest(
             enqueue_files(connection, given, instance_name=INSTANCE_NAME)
         for report in Scheduler(place).drain():
             for committed in report.committed:
-                told = _told(place, committed)
+                told = told_of(place, committed)
                 passes.append(told)
                 if not as_json:
                     typer.echo(_sentence(told))
@@ -94,7 +94,7 @@ def plan(
         raise typer.Exit(1)
 
 
-def _told(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
+def told_of(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
     """A committed plan for programs."""
     from disarray.control.catalog import load_segments
     from disarray.model.segments import LAST_US

@@ -16,6 +16,7 @@ from disarray.cli import (
     agent,
     config,
     db,
+    demo,
     doctor,
     export,
     files,
@@ -45,6 +46,7 @@ app.add_typer(queue.app, name="queue")
 app.add_typer(files.app, name="files")
 app.add_typer(quarantine.app, name="quarantine")
 app.add_typer(formats_app, name="formats")
+app.command(name="demo")(demo.demo)
 app.command(name="ingest")(ingest.ingest)
 app.command(name="plan")(ingest.plan)
 app.command(name="value")(value.value)

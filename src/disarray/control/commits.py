@@ -52,6 +52,7 @@ class DatasetCommit:
     metrics: Sequence[Row]
     rollups: Sequence[Row]
     source_uris: Sequence[str]
+    changed_from_us: int | None = None  # the earliest reading that came or went
     restate_before_us: int | None = None
 
 
@@ -183,6 +184,7 @@ def _dataset_document(part: DatasetCommit) -> Row:
         "dataset": part.dataset,
         "parse_version": part.parse_version,
         "scan_version": part.scan_version,
+        "changed_from_us": part.changed_from_us,
         "restate_before_us": part.restate_before_us,
         "source_uris": list(part.source_uris),
         "added": [_fragment_row(fragment) for fragment in part.changes.added],

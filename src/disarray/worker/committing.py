@@ -131,6 +131,7 @@ def dataset_commit(
         metrics=[row for result in results for row in result.metrics],
         rollups=[row for result in results for row in result.rollups],
         source_uris=sorted({fragment.source_uri for fragment in plan.changes.counting}),
+        changed_from_us=min((fragment.first_us for fragment in plan.changes.counting), default=None),
         restate_before_us=None if high_us is None else high_us - dataset.restate_after_us,
     )
 

@@ -18,6 +18,7 @@ declare
     v_now constant timestamptz := clock();
     v_dataset json;
     v_frontier_us bigint;
+    v_since_us bigint;
     v_newest_us bigint;
     v_totals jsonb;
     v_changed bigint;
@@ -36,6 +37,8 @@ begin
         v_totals := null;
         v_restated := 0;
         v_frontier_us := changed_from_us(p_subject_key, v_dataset);
+        -- Bases move from a segment on, but what people see moves from the first reading that came or went.
+        v_since_us := greatest(v_frontier_us, (v_dataset ->> 'changed_from_us')::bigint);
         select max(known.segment_us)
         into v_newest_us
         from segment as known
@@ -43,7 +46,7 @@ begin
             known.dataset = v_dataset ->> 'dataset'
             and known.subject_key = p_subject_key;
         perform put_fragments(p_run_id, p_subject_key, v_dataset, v_now);
-        if v_frontier_us < (v_dataset ->> 'restate_before_us')::bigint then
+        if v_frontier_us is not null and v_since_us < (v_dataset ->> 'restate_before_us')::bigint then
             v_totals := telemetry.final_totals(v_dataset ->> 'dataset', p_subject_key);
         end if;
         v_changed := put_segments(p_run_id, p_subject_key, v_dataset);
@@ -57,7 +60,7 @@ begin
         into v_shifted
         from resolve_ranges(p_subject_key, p_instance_name, p_max_shift_rows) as resolved;
         if v_totals is not null then
-            v_restated := note_restatements(p_run_id, p_subject_key, v_dataset, v_frontier_us, v_totals, v_now);
+            v_restated := note_restatements(p_run_id, p_subject_key, v_dataset, v_since_us, v_totals, v_now);
         end if;
         v_done := v_done || jsonb_build_object(
             'dataset', v_dataset ->> 'dataset',
@@ -408,7 +411,7 @@ create function disarray.note_restatements(
     p_run_id uuid,
     p_subject_key text,
     p_dataset json,
-    p_frontier_us bigint,
+    p_since_us bigint,
     p_totals jsonb,
     p_now timestamptz
 )
@@ -428,7 +431,7 @@ begin
         p_subject_key,
         coalesce(after.metric, before.metric),
         coalesce(after.channel, before.channel),
-        disarray.instant_of(p_frontier_us),
+        disarray.instant_of(p_since_us),
         before.float,
         before.int,
         after.float,
