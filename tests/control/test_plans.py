@@ -279,7 +279,7 @@ def test_subjects_are_listed_by_steps_of_the_index(
         """
     )
     session = connect()
-    statement = "select count(*) from disarray.list_subject_spans()"
+    statement = "select count(*) from disarray.list_subjects()"
     assert session.execute(statement.encode()).fetchone() == (20,)
     execution = execute_explained(session, statement)
     assert [scan for scan in execution.of("segment") if scan.rows_read > 150] == []

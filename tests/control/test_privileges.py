@@ -59,7 +59,7 @@ list_restatements             -      yes     yes       yes
 load_bases                    -      yes     yes       yes
 load_rollup                   -      yes     yes       yes
 stale_from                    -      yes     yes       yes
-list_subject_spans            -      yes     yes       yes
+list_subjects                 -      yes     yes       yes
 list_quarantine               -      yes     yes       yes
 list_file_events              -      yes     yes       yes
 describe_file                 -      yes     yes       yes

@@ -148,12 +148,12 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     [known] = values.load_rollup(session, "cells", "CELL1", rollup="daily", from_us=0, to_us=10)
     assert known.points == 2
     assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [7]
-    assert [span.last_us for span in values.list_subject_spans(session)] == [2]
+    assert [span.last_us for span in values.list_subjects(session)] == [2]
     everything_about_a_quarantine(session)
     return {
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
-        "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subject_spans", "list_quarantine",
+        "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subjects", "list_quarantine",
         "release_file", "reject_file", "preview_commit", "list_file_events", "describe_file",
     }  # fmt: skip
 

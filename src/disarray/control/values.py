@@ -76,13 +76,13 @@ class Restatement:
     restated_at: datetime
 
 
-def list_subject_spans(
+def list_subjects(
     connection: Connection, *, dataset: str | None = None, subject_key: str | None = None
 ) -> list[SubjectSpan]:
     """Subjects that have readings, by name."""
     with translated_errors(), connection.cursor(row_factory=class_row(SubjectSpan)) as cursor:
         return cursor.execute(
-            "select * from disarray.list_subject_spans(%s, %s)", (dataset, subject_key)
+            "select * from disarray.list_subjects(%s, %s)", (dataset, subject_key)
         ).fetchall()
 
 

@@ -44,11 +44,11 @@ def find_subjects(
         )
     spans = [
         SubjectOf(datasets[span.dataset], span.subject_key, span.first_us, span.last_us)
-        for span in values.list_subject_spans(connection, dataset=dataset, subject_key=subject_key)
+        for span in values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
         if span.dataset in datasets
     ]
     if subject_key is not None and not spans:
-        known = {span.subject_key for span in values.list_subject_spans(connection, dataset=dataset)}
+        known = {span.subject_key for span in values.list_subjects(connection, dataset=dataset)}
         where = f" in dataset '{dataset}'" if dataset is not None else ""
         raise UnknownNameError(
             f"subject '{subject_key}' has no readings{where}; {near_miss(subject_key, known)}"

@@ -55,7 +55,7 @@ grant execute on function
     disarray.list_files,
     disarray.list_file_events,
     disarray.describe_file,
-    disarray.list_subject_spans,
+    disarray.list_subjects,
     disarray.list_quarantine,
     disarray.load_segments,
     disarray.load_segment_fragments,

@@ -167,7 +167,7 @@ limit p_limit
 $$;
 comment on function disarray.list_restatements(text, integer) is 'Numbers that were changed after people may have used them, newest first.';
 
-create function disarray.list_subject_spans(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
+create function disarray.list_subjects(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
 returns table (dataset text, subject_key text, first_us bigint, last_us bigint)
 language plpgsql
 stable
@@ -240,4 +240,4 @@ begin
     limit p_limit;
 end
 $$;
-comment on function disarray.list_subject_spans(text, text, integer) is 'Subjects that have readings, in which dataset, and the span of them.';
+comment on function disarray.list_subjects(text, text, integer) is 'Subjects that have readings, in which dataset, and the span of them.';
