@@ -238,3 +238,22 @@ def test_a_series_of_too_many_instants_or_none_is_refused(plant: Plant) -> None:
             to_us=START_US - 1,
             every_us=SECOND,
         )
+
+
+def test_a_reader_needs_no_more_than_the_role_of_readers(plant: Plant) -> None:
+    rows = rows_of(10, hours=(0, 1))
+    plant.ingest(write(plant, "C1/0.csv", rows))
+    with plant.pool.connection() as connection:
+        connection.execute("set role disarray_reader")
+        found = value_at(
+            connection,
+            plant.place.lake,
+            dataset=plant.datasets["cells"],
+            subject_key="C1",
+            metric=metric_of(plant, "charge"),
+            at_us=START_US + HOUR + 30 * MINUTE,
+        )
+        connection.execute("reset role")
+    assert found.segments_read == 1
+    for each in found.values:
+        check(each, "charge", rows)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,6 +11,7 @@ from disarray.control import events, files, quarantine, values
 from disarray.control.files import Notification, Reason
 from disarray.errors import InvalidRequestError, NotQuarantinedError
 from disarray.model.segments import microseconds_of
+from disarray.worker import committing, ingest
 from disarray.worker.rehearsal import rehearse
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ def status_of(plant: Plant, path: Path) -> object:
 def preview(plant: Plant, path: Path, release: str = "readings") -> CommitPreview:
     notification = Notification(str(path), "T1", Reason.RELEASE, {"dataset": "tools", "release": release})
     with plant.pool.connection() as connection:
+        # Whoever decides needs no more than the role of operators to see what about.
+        connection.execute("set role disarray_operator")
         [found] = rehearse(connection, [notification], datasets=plant.datasets, lake=plant.place.lake).plans
+        connection.execute("reset role")
     return found.impact
 
 
@@ -195,3 +199,24 @@ def test_a_version_that_says_less_waits_and_its_release_reads_it(strict_plant: P
     )
     assert {(each.metric, each.new) for each in impact.totals} == set(totals)
     assert status_of(strict_plant, path) == "processed"
+
+
+def test_a_rejection_between_plan_and_commit_is_planned_around(
+    strict_plant: Plant, late: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = strict_plant.derived()
+    with strict_plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(late), reason="clock was right", by="ada")
+    commit = committing.commit_work
+
+    def rejected_first(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(ingest, "commit_work", commit)
+        with strict_plant.pool.connection() as connection:
+            quarantine.reject_file(connection, str(late), reason="it was not", by="bob")
+        return commit(*arguments, **named)
+
+    monkeypatch.setattr(ingest, "commit_work", rejected_first)
+    first, _ = strict_plant.drain()
+    assert first.lost_subjects == ("T1",)
+    assert strict_plant.derived() == before
+    assert states(strict_plant, late) == [("active", 120), ("dropped", 240)]

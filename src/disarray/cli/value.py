@@ -19,6 +19,7 @@ from disarray.cli.words import (
     shown_instant,
     shown_number,
 )
+from disarray.model.segments import LAST_US
 
 if TYPE_CHECKING:
     from disarray.model.metrics import Metric
@@ -145,7 +146,7 @@ def _document(subject: SubjectOf, metric: Metric, answer: Values) -> dict[str, o
             {
                 "channel": each.channel,
                 # Without --at the newest is asked for, and the instant is its reading's.
-                "at": json_instant(min(each.at_us, max(each.reading_us, subject.last_us))),
+                "at": json_instant(each.reading_us if each.at_us == LAST_US else each.at_us),
                 "value": each.number,
                 "reading_at": json_instant(each.reading_us),
                 "final": each.is_final,

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from disarray.store.segments import SegmentContent
 
 MOST_INSTANTS = 1_000_000
+MOST_VALUES = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +121,15 @@ def _values(
             to_us=instants[-1],
             channel=channel,
         )
+        channels = by_channel(pieces)
+        if len(channels) * len(instants) > MOST_VALUES:
+            raise InvalidRequestError(
+                f"this asks for {len(channels)} channels at {len(instants)} instants, {MOST_VALUES} values are "
+                "answered at once. Nothing was read; choose a channel, or let --every be longer"
+            )
         wanted = [
             _Wanted(name, at_us, segment)
-            for name, segments in by_channel(pieces).items()
+            for name, segments in channels.items()
             for at_us in instants
             if (segment := segment_at(segments, at_us)) is not None
         ]

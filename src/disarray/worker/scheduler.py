@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import queue
 from disarray.control.queue import FetchPolicy
-from disarray.errors import ControlError, DatabaseBusyError, DatabaseUnavailableError
+from disarray.errors import ControlError, DatabaseBusyError, DatabaseUnavailableError, StalePlanError
 from disarray.worker.heartbeat import Progress, renewed_leases
 from disarray.worker.ingest import PassReport, joined, process_items
 
@@ -65,6 +65,11 @@ class Scheduler:
     def _process(self, items: Sequence[QueueItem]) -> PassReport:
         try:
             return process_items(self.place, items)
+        except StalePlanError as error:
+            # Somebody decided about a parked file meanwhile: claimed again, it is planned again.
+            log.info("%s", error)
+            self._hand_back(items)
+            return PassReport(lost_subjects=tuple(sorted({item.subject_key for item in items})))
         except ControlError:
             self._hand_back(items)
             raise

@@ -1,0 +1,101 @@
+"""What changes of files do to the catalog, as tables of before and after."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from disarray.model.plan import (
+    CatalogChanges,
+    FileChange,
+    FragmentEntry,
+    FragmentId,
+    FragmentState,
+    plan_changes,
+    plan_scans,
+)
+
+URI = "file:///a"
+
+
+def fragment(segment: int, first: int, last: int, **changes: object) -> FragmentEntry:
+    """A fragment at these positions of the file."""
+    entry = FragmentEntry(
+        segment_us=segment,
+        source_uri=URI,
+        generation=0,
+        path="x.parquet",
+        row_group=first,
+        readings=last - first + 1,
+        first_position=first,
+        last_position=last,
+        first_us=segment,
+        last_us=segment + 9,
+        fragment_id=FragmentId(first),
+    )
+    return replace(entry, **changes)  # type: ignore[arg-type]
+
+
+PARKED = FragmentState.PARKED
+KNOWN = [fragment(0, 0, 9), fragment(10, 10, 19), fragment(20, 20, 29, state=PARKED)]
+
+
+def planned(change: FileChange, *, horizon: int | None = None) -> CatalogChanges:
+    return plan_changes([change], {URI: KNOWN}, horizon_start_us=horizon)
+
+
+def change(**parts: object) -> FileChange:
+    return FileChange(**({"source_uri": URI, "generation": 0, "seam_position": None} | parts))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("asked", "dropped", "cut", "released", "touched"),
+    [
+        pytest.param(change(), [], [], [], (), id="nothing-read"),
+        pytest.param(change(is_removed=True), [0, 10, 20], [], [], (0, 10), id="removed"),
+        pytest.param(change(is_released=True), [], [], [20], (20,), id="released"),
+        pytest.param(change(seam_position=30), [], [], [], (), id="grown"),
+        pytest.param(change(seam_position=15), [20], [10], [], (10,), id="cut-in-the-middle"),
+        pytest.param(change(seam_position=25), [], [20], [], (), id="cut-what-is-parked"),
+        pytest.param(
+            change(seam_position=25, is_released=True), [], [20], [20], (20,), id="cut-and-released"
+        ),
+        pytest.param(
+            change(seam_position=20, is_released=True), [20], [], [], (), id="replaced-not-released"
+        ),
+        pytest.param(change(seam_position=0, generation=1), [], [], [], (), id="another-generation"),
+    ],
+)
+def test_what_a_change_does_to_the_fragments_that_are_there(
+    asked: FileChange, dropped: list[int], cut: list[int], released: list[int], touched: tuple[int, ...]
+) -> None:
+    changes = planned(asked)
+    assert [entry.fragment_id for entry in changes.dropped] == dropped
+    assert [entry.fragment_id for entry in changes.cut] == cut
+    assert [entry.fragment_id for entry in changes.released] == released
+    assert changes.touched_segments == touched
+
+
+@pytest.mark.parametrize(
+    ("asked", "states"),
+    [
+        pytest.param(change(seam_position=30), ["parked", "active"], id="late-growth-waits"),
+        pytest.param(change(seam_position=0), ["active", "active"], id="a-replacement-leaves-no-hole"),
+        pytest.param(change(seam_position=30, ignores_horizon=True), ["active", "active"], id="asked-for"),
+        pytest.param(change(seam_position=30, is_parked=True), ["parked", "parked"], id="parked-as-a-whole"),
+    ],
+)
+def test_what_is_beyond_the_horizon_is_parked_unless_it_replaces_what_counts(
+    asked: FileChange, states: list[str]
+) -> None:
+    new = tuple(fragment(segment, 30 + segment, 39 + segment, fragment_id=None) for segment in (10, 20))
+    changes = planned(replace(asked, fragments=new), horizon=15)
+    assert [entry.state.value for entry in changes.added] == states
+
+
+def test_a_released_fragment_is_scanned_as_it_was_cut() -> None:
+    changes = planned(change(seam_position=25, is_released=True))
+    [unit] = plan_scans(changes, [], {20: 7})
+    assert [(entry.cut_position, entry.state) for entry in unit.fragments] == [(25, FragmentState.ACTIVE)]
+    assert unit.revision == 7
