@@ -48,3 +48,11 @@ def plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
     built = Plant(tmp_path, dsn, description=DATASET)
     yield built
     built.pool.close()
+
+
+@pytest.fixture
+def strict_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """A small plant in which what is more than five hours late is parked."""
+    built = Plant(tmp_path, dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
+    yield built
+    built.pool.close()
