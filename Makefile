@@ -23,7 +23,7 @@ demo: setup java ## show what there is to see, on an embedded database
 	@$(BIN)/disarray demo
 
 test: setup java ## run every test
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
 
 check: format lint types imports sql unit ## the fast loop before every commit
 
@@ -43,7 +43,7 @@ sql: setup
 	$(BIN)/squawk --config .squawk.toml src/disarray/control/sql/migrations/*.sql
 
 unit: setup
-	$(BIN)/pytest -q -m "not slow and not spark" $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow and not spark" $(PYTEST_ARGS)
 
 fix: setup ## format, and mend what the linter can mend
 	$(BIN)/ruff format .

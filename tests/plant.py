@@ -16,6 +16,7 @@ from disarray.worker.work import Workplace
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from disarray.model.dataset import Dataset
     from disarray.worker.ingest import PassReport
 
 
@@ -33,6 +34,13 @@ class Plant:
                 catalog.register_dataset(connection, dataset)
             holder = instances.register_instance(connection, "Worker01")
         self.place = Workplace(self.pool, InProcessRunner(), Lake(root / "lake"), self.datasets, holder)
+
+    def redefine(self, dataset: Dataset) -> None:
+        """From now on the dataset is another one under its old name."""
+        self.datasets_before = dict(self.datasets)
+        self.datasets[dataset.name] = dataset
+        with self.pool.connection() as connection:
+            catalog.register_dataset(connection, dataset)
 
     def write(self, name: str, text: str) -> Path:
         """Put a file into the inbox."""

@@ -31,6 +31,10 @@ class StalePlanError(ControlError):
     """A segment changed since it was planned on. Nothing was changed; plan again."""
 
 
+class OtherVersionError(DisarrayError):
+    """Readings or numbers of a subject were made under another definition of its dataset. Nothing was changed."""
+
+
 class UnknownInstanceError(ControlError):
     """No instance of this name ever registered."""
 

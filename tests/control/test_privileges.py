@@ -46,6 +46,7 @@ release_subject               -      yes     -         -
 renew_subjects                -      yes     -         -
 return_unknown_claims         -      yes     -         -
 commit_subject                -      yes     -         -
+find_other_version            -      yes     -         -
 find_same_content             -      yes     yes       -
 high_event_us                 -      yes     yes       -
 is_committed                  -      yes     -         -

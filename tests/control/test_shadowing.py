@@ -141,6 +141,10 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert len(catalog.load_segment_fragments(session, "cells", "CELL1", segments=[0])) == 1
     assert list(catalog.load_file_fragments(session, ["file:///cell"])) == ["file:///cell"]
     assert catalog.load_fingerprints(session, ["file:///cell"]) == {}
+    other = session.execute(
+        "select disarray.find_other_version('cells', 'CELL1', 'p1', 's1', '{}')"
+    ).fetchone()
+    assert other == (None,)
     assert catalog.find_same_content(session, "cells", "CELL1", content_hashes=["h"]) == {}
     assert status.current_us(session) > 0
     [base] = values.load_bases(session, "cells", "CELL1", metric="sum", from_us=5, to_us=10)
@@ -162,6 +166,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
+        "find_other_version",
         "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subjects", "list_quarantine",
         "release_file", "reject_file", "preview_commit", "list_file_events", "describe_file",
     }  # fmt: skip

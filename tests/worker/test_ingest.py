@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -163,3 +164,16 @@ def test_appending_to_the_newest_segment_restates_nothing(plant: Plant) -> None:
         plant.ingest(path)
     plant.ingest(plant.write("T1/1.csv", report(1)))
     assert plant.rows("select count(*) from disarray.restatement") == [(0,)]
+
+
+def test_readings_made_under_another_definition_are_never_mixed_in_silently(plant: Plant) -> None:
+    plant.ingest(plant.write("T1/0.csv", report(0)))
+    before = plant.derived()
+    changed = replace(plant.datasets["tools"], scan_version="another")
+    plant.redefine(changed)
+    [pass_] = plant.ingest(plant.write("T1/1.csv", report(1)))
+    assert [message.partition(",")[0] for message in pass_.failed.values()] == [
+        "T1 has readings of dataset 'tools' that were scanned as "
+        + plant.datasets_before["tools"].scan_version[:29]
+    ]
+    assert plant.derived() == before

@@ -84,6 +84,20 @@ def find_same_content(
     return dict(rows)
 
 
+def find_other_version(
+    connection: Connection, dataset: Dataset, subject_key: str, *, read_again: Sequence[str]
+) -> str | None:
+    """What of a subject was made under another definition, beside files that are being read again."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.find_other_version(%s, %s, %s, %s, %s::text[])",
+            (dataset.name, subject_key, dataset.parse_version, dataset.scan_version, list(read_again)),
+        ).fetchone()
+    assert row is not None
+    found: str | None = row[0]
+    return found
+
+
 def load_file_fragments(connection: Connection, source_uris: Sequence[str]) -> dict[str, list[FragmentEntry]]:
     """All that some files say now, active or parked, by file."""
     found: dict[str, list[FragmentEntry]] = defaultdict(list)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from disarray.engine.read_job import read_files
 from disarray.engine.scan_job import SegmentScan, scan_segments
-from disarray.errors import LeaseLostError
+from disarray.errors import LeaseLostError, OtherVersionError
 from disarray.worker.assignment import Assignment, assign, read_requests
 from disarray.worker.committing import commit_work, give_back
 from disarray.worker.planning import plan_subject
@@ -60,11 +60,15 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
         if each.item.queue_id not in failed:
             by_subject[each.item.subject_key].append(each)
 
+    plans: dict[str, list[SubjectPlan]] = {}
     with place.pool.connection() as connection:
-        plans = {
-            subject: plan_subject(connection, subject, work=work, datasets=place.datasets, lake=place.lake)
-            for subject, work in by_subject.items()
-        }
+        for subject, work in list(by_subject.items()):
+            try:
+                plans[subject] = plan_subject(
+                    connection, subject, work=work, datasets=place.datasets, lake=place.lake
+                )
+            except OtherVersionError as error:
+                failed |= {each.item.queue_id: str(error) for each in by_subject.pop(subject)}
     scans = [
         SegmentScan(place.datasets[plan.dataset], plan.subject_key, unit)
         for group in plans.values()

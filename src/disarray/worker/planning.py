@@ -6,6 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog
+from disarray.errors import OtherVersionError
 from disarray.model.plan import FileChange, SubjectPlan, plan_changes, plan_scans
 from disarray.worker.assignment import file_change
 from disarray.worker.sharing import share_fragments
@@ -52,6 +53,15 @@ def _plan(
     changes: Sequence[FileChange],
     content_hashes: dict[str, str],
 ) -> SubjectPlan:
+    other = catalog.find_other_version(
+        connection, dataset, subject_key, read_again=[change.source_uri for change in changes]
+    )
+    if other is not None:
+        raise OtherVersionError(
+            f"{subject_key} has readings of dataset '{dataset.name}' that were {other[:40]}, under another "
+            "definition. They are never mixed: nothing of the subject was changed. Restore the definition, or "
+            "give the changed one a new dataset name"
+        )
     horizon_us = dataset.horizon_us
     high_us = catalog.high_event_us(connection, dataset.name, subject_key) if horizon_us is not None else None
     planned = plan_changes(

@@ -159,3 +159,57 @@ order by newest.segment_us desc
 limit 1
 $$;
 comment on function disarray.high_event_us(text, text) is 'The newest reading of a subject, from which its horizon is counted; NULL where it has none.';
+
+create function disarray.find_other_version(
+    p_dataset text,
+    p_subject_key text,
+    p_parse_version text,
+    p_scan_version text,
+    p_read_again text[]
+)
+returns text
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+-- Only a dataset that was ever defined otherwise is worth a look at all that is known of the subject.
+select coalesce(
+    (
+        select 'read as ' || said.parse_version
+        from fragment as said
+        where
+            said.dataset = p_dataset
+            and said.subject_key = p_subject_key
+            and said.state = 'active'
+            and said.parse_version <> p_parse_version
+            and not said.source_uri = any(p_read_again)
+            and exists (
+                select
+                from dataset_version as defined
+                where
+                    defined.dataset = p_dataset
+                    and (defined.parse_version, defined.scan_version) <> (p_parse_version, p_scan_version)
+            )
+        limit 1
+    ),
+    (
+        select 'scanned as ' || known.scan_version
+        from segment as known
+        where
+            known.dataset = p_dataset
+            and known.subject_key = p_subject_key
+            and known.scan_version <> p_scan_version
+            and exists (
+                select
+                from dataset_version as defined
+                where
+                    defined.dataset = p_dataset
+                    and (defined.parse_version, defined.scan_version) <> (p_parse_version, p_scan_version)
+            )
+        limit 1
+    )
+)
+$$;
+comment on function disarray.find_other_version(text, text, text, text, text[]) is
+    'What of a subject was made under another definition of its dataset, beside files that are being read again; NULL where nothing was.';
