@@ -46,7 +46,7 @@ release_subject               -      yes     -         -
 renew_subjects                -      yes     -         -
 return_unknown_claims         -      yes     -         -
 commit_subject                -      yes     -         -
-find_other_version            -      yes     -         -
+find_other_version            -      yes     yes       -
 find_same_content             -      yes     yes       -
 high_event_us                 -      yes     yes       -
 is_committed                  -      yes     -         -

@@ -44,7 +44,8 @@ grant execute on function
     disarray.preview_commit,
     disarray.high_event_us,
     disarray.load_fingerprints,
-    disarray.find_same_content
+    disarray.find_same_content,
+    disarray.find_other_version
 to disarray_operator, disarray_worker;
 
 grant execute on function
