@@ -1,14 +1,15 @@
-"""`disarray verify` as a process of its own."""
+"""`disarray verify` as a process of its own, and how it puts things."""
 
 from __future__ import annotations
 
 import json
-import random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.engine.verification_world import DESCRIPTION, report
+from disarray.cli.verify import describe
+from disarray.engine.verification import VerificationReport
+from disarray.engine.verification_sources import Unproven
 from tests.plant import Plant
 
 if TYPE_CHECKING:
@@ -16,25 +17,52 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+DESCRIPTION = """
+[[dataset]]
+name = "tools"
+roots = ["inbox"]
+files = ["**/*.csv"]
+format = "csv"
+subject = { path = '^(?P<subject>[^/]+)/' }
+event_time = { from = "time", layouts = ["iso"] }
+zone = "UTC"
+segment = "1 h"
+[dataset.columns.watts]
+type = "float64"
+[dataset.metrics.work]
+kind = "sum"
+input = "watts"
+"""
 
 
-def test_verify_prints_identical_and_shows_where_it_is_not(
+@pytest.mark.postgres
+@pytest.mark.spark
+def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     tmp_path: Path, dsn: str, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    plant = Plant(tmp_path, dsn, description=DESCRIPTION % {"key": ""})
-    plant.ingest(plant.write("T1/a.csv", report(random.Random(6), hour=0, rows=50)))
-    well = run("verify", "--subject", "T1", timeout=240)
-    assert well.returncode == 0, well.stderr
-    assert well.stdout.splitlines()[0] == "verify: identical"
-    assert well.stdout.splitlines()[1].startswith("compared: 1 files, ")
-
-    plant.rows("update disarray.rollup set points = points + 1 where aggregate = 'good' returning 1")
+    plant = Plant(tmp_path, dsn, description=DESCRIPTION)
+    plant.ingest(plant.write("T1/a.csv", "time,watts\n2025-10-01T00:00:00Z,0.1\n2025-10-01T01:00:00Z,0.2\n"))
+    plant.rows("update disarray.segment_metric set total_float = 0.3 where total_float = 0.2 returning 1")
     plant.pool.close()
-    ill = run("verify", "--json", timeout=240)
-    assert ill.returncode == 1, ill.stderr
-    found = json.loads(ill.stdout)
-    assert not found["identical"]
-    assert {(each["what"], each["name"]) for each in found["differences"]} == {
-        ("rollup points", "shift.good")
-    }
+    found = run("verify", "--json", timeout=240)
+    assert found.returncode == 1, found.stderr
+    document = json.loads(found.stdout)
+    assert document["compared"] == {"files": 1, "readings": 2, "segments": 2, "bases": 2, "rollup_parts": 0}
+    [total, history] = document["differences"]
+    assert [total["what"], total["stored_hex"], total["recomputed_hex"]] == [
+        *("metric total_float", (0.3).hex(), (0.2).hex())
+    ]
+    assert history["what"] == "metric over the whole history"
+
+
+def test_the_verdict_comes_first_and_sources_that_are_gone_are_named_beside_it() -> None:
+    report = VerificationReport(files=2, readings=1234)
+    assert list(describe(report, is_identical=report.is_identical())) == [
+        "verify: identical",
+        "compared: 2 files, 1,234 readings, 0 segments, 0 bases, 0 rollup parts",
+    ]
+    report.unproven.append(Unproven("T1", "/inbox/a.csv", 0, "the source is gone"))
+    first, *_ = describe(report, is_identical=report.is_identical())
+    assert first == "verify: not proven"
+    first, *_ = describe(report, is_identical=report.is_identical(allow_vanished=True))
+    assert first == "verify: identical"

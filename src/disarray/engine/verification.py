@@ -227,7 +227,8 @@ class _Recompute:
         rows = self._stored("summaries")
         self.report.bases += len(rows)
         stored = stored_table(self.session, rows, SUMMARIES, self.folder / "stored-summaries.parquet")
-        recomputed = with_bases(summarize(readings, self.dataset), self.dataset.metrics)
+        summaries = self._kept(summarize(readings, self.dataset), "summaries")
+        recomputed = with_bases(summaries, self.dataset.metrics)
         self._compare(self._final(stored), self._final(recomputed), SUMMARIES, what="metric")
         self.report.differences += history_differences(
             stored.where(~self._is_stale()), whole_history(readings, self.dataset), self.dataset
@@ -239,6 +240,12 @@ class _Recompute:
         stored = stored_table(self.session, rows, ROLLUP_PARTS, self.folder / "stored-rollups.parquet")
         recomputed = rollup_parts(self.session, readings, self.dataset, sources.segments)
         self._compare(stored, recomputed, ROLLUP_PARTS, what="rollup")
+
+    def _kept(self, rows: DataFrame, name: str) -> DataFrame:
+        """The rows through a file: one long plan would take Spark longer than two short ones."""
+        path = str(self.folder / f"{name}.parquet")
+        rows.write.parquet(path)
+        return self.session.read.schema(rows.schema).parquet(path)
 
     def _stored(self, table: str) -> list[dict[str, Any]]:
         return [row for each in self.subjects for row in getattr(each, table).get(self.dataset.name, ())]

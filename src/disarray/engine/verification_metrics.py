@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, Window
@@ -26,15 +26,16 @@ from disarray.model.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
-    from pyspark.sql import Column
+    from pyspark.sql import Column, WindowSpec
 
     from disarray.model.dataset import Dataset
     from disarray.model.metrics import IntegralMethod, Metric
 
 # The step between two segments counts nothing below this: PostgreSQL refuses a product that underflows.
 SMALLEST_JUNCTION = 1e-280
-_OTHER = {"float": "double", "int": "long"}
+_TYPES = {"float": "double", "int": "long"}
 
 
 def summarize(readings: DataFrame, dataset: Dataset) -> DataFrame:
@@ -84,16 +85,16 @@ def with_bases(summaries: DataFrame, metrics: Sequence[Metric]) -> DataFrame:
     linked = (
         summaries.withColumn("_restarts", restarts & (F.row_number().over(order) > 1))
         .withColumn("_island", F.sum(F.col("_restarts").cast("long")).over(so_far))
-        .withColumn("_prior", prior)
-        .withColumn("_is_first", F.row_number().over(in_island) == 1)
-        .withColumn("prior_us", F.col("_prior.last_us"))
-        .withColumn("prior_float", F.col("_prior.last_float"))
-        .withColumn("prior_int", F.col("_prior.last_int"))
-        .withColumn("prior_break", F.col("_prior.last_break"))
+        .withColumns({"_prior": prior, "_is_first": F.row_number().over(in_island) == 1})
     )
-    for kind in ("float", "int"):
-        linked = _with_base(linked, kind, metrics, in_island)
-    return linked.drop("_restarts", "_island", "_prior", "_is_first")
+    links = {f"prior_{name}": F.col(f"_prior.last_{name}") for name in ("us", "float", "int", "break")}
+    former = {f"_former_{kind}": F.lag(f"total_{kind}").over(in_island) for kind in _TYPES}
+    linked = linked.withColumns(links | former)
+    for stage in (_elements(metrics), _bases(metrics, in_island), _befores(metrics, in_island)):
+        linked = linked.withColumns(stage)
+    return linked.select(
+        *summaries.columns, *links, *_bases(metrics, in_island), *_befores(metrics, in_island)
+    )
 
 
 def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
@@ -195,51 +196,59 @@ def _summary(metric: Metric, dataset: Dataset) -> Column:
 
 
 def _typed(name: str, value: Column, metric: Metric) -> list[Column]:
-    own = "int" if metric.type is ColumnType.INT64 else "float"
     return [
-        (value if kind == own else F.lit(None)).cast(type_).alias(f"{name}_{kind}")
-        for kind, type_ in _OTHER.items()
+        (value if kind == _kind(metric) else F.lit(None)).cast(type_).alias(f"{name}_{kind}")
+        for kind, type_ in _TYPES.items()
     ]
 
 
-def _with_base(linked: DataFrame, kind: str, metrics: Sequence[Metric], in_island: Any) -> DataFrame:
-    """`base_…` and `before_…` of the metrics of one type; others have none."""
+def _elements(metrics: Sequence[Metric]) -> dict[str, Column]:
+    """What a piece adds to the base of the one before it; the first of an island starts anew."""
+    found = {}
+    for kind, type_ in _TYPES.items():
+        zero, former = F.lit(0).cast(type_), F.col(f"_former_{kind}")
+        junction = zero
+        own = [metric for metric in metrics if _kind(metric) == kind]
+        for metric in own:
+            junction = F.when(F.col("metric") == metric.name, _junction(metric, kind)).otherwise(junction)
+        added = F.when(F.col("_is_first"), zero).otherwise(former + junction)
+        element = F.when(_is_one_of(metrics, EXTREMES), former).otherwise(added)
+        found[f"_element_{kind}"] = F.when(F.col("metric").isin([metric.name for metric in own]), element)
+    return found
+
+
+def _bases(metrics: Sequence[Metric], in_island: WindowSpec) -> dict[str, Column]:
     so_far = in_island.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    own = [m for m in metrics if (m.type is ColumnType.INT64) == (kind == "int")]
-    if not own:
-        empty = F.lit(None).cast(_OTHER[kind])
-        return linked.withColumn(f"base_{kind}", empty).withColumn(f"before_{kind}", empty)
-    extremes = [metric.name for metric in own if metric.kind in EXTREMES]
-    is_extreme = F.col("metric").isin(extremes)
-    is_min = F.col("metric").isin([metric.name for metric in own if metric.kind is MetricKind.MIN])
-    is_own = F.col("metric").isin([metric.name for metric in own])
-    zero = F.lit(0).cast(_OTHER[kind])
-    junction = zero
-    for metric in own:
-        junction = F.when(F.col("metric") == metric.name, _junction(metric, kind)).otherwise(junction)
-    added = F.when(F.col("_is_first"), zero).otherwise(F.col("_former") + junction)
-    base = (
-        F.when(is_min, F.min("_element").over(so_far))
-        .when(is_extreme, F.max("_element").over(so_far))
-        .otherwise(F.sum("_element").over(so_far))
-    )
-    before = F.lag(f"base_{kind}").over(in_island) + F.col("_former")
-    return (
-        linked.withColumn("_former", F.lag(f"total_{kind}").over(in_island))
-        .withColumn("_element", F.when(is_own, F.when(is_extreme, F.col("_former")).otherwise(added)))
-        .withColumn(f"base_{kind}", base)
-        .withColumn(
-            f"before_{kind}",
-            F.when(is_extreme | F.col("_is_first"), F.col(f"base_{kind}")).otherwise(before),
+    return {
+        f"base_{kind}": F.when(_is_one_of(metrics, {MetricKind.MIN}), F.min(f"_element_{kind}").over(so_far))
+        .when(_is_one_of(metrics, {MetricKind.MAX}), F.max(f"_element_{kind}").over(so_far))
+        .otherwise(F.sum(f"_element_{kind}").over(so_far))
+        for kind in _TYPES
+    }
+
+
+def _befores(metrics: Sequence[Metric], in_island: WindowSpec) -> dict[str, Column]:
+    is_base = _is_one_of(metrics, EXTREMES) | F.col("_is_first")
+    return {
+        f"before_{kind}": F.when(is_base, F.col(f"base_{kind}")).otherwise(
+            F.lag(f"base_{kind}").over(in_island) + F.col(f"_former_{kind}")
         )
-        .drop("_former", "_element")
-    )
+        for kind in _TYPES
+    }
+
+
+def _is_one_of(metrics: Sequence[Metric], kinds: AbstractSet[MetricKind]) -> Column:
+    return F.col("metric").isin([metric.name for metric in metrics if metric.kind in kinds])
+
+
+def _kind(metric: Metric) -> str:
+    return "int" if metric.type is ColumnType.INT64 else "float"
 
 
 def _junction(metric: Metric, kind: str) -> Column:
     """The step from the last point before a piece to its first one."""
     earlier, later = F.col(f"prior_{kind}"), F.col(f"first_{kind}")
-    zero = F.lit(0).cast(_OTHER[kind])
+    zero = F.lit(0).cast(_TYPES[kind])
     if metric.kind is MetricKind.INCREASE:
         step = increase_between(metric.type, earlier, later)
     elif metric.kind is MetricKind.INTEGRAL:
