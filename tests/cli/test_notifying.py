@@ -58,5 +58,5 @@ def test_a_file_that_is_not_there_or_belongs_nowhere_is_refused(
 ) -> None:
     with pytest.raises(UnreadableFileError, match="does not tell its subject"):
         notifications_of([str(tmp_path / "inbox" / "gone.csv")], datasets)
-    with pytest.raises(ConfigError, match="no dataset of .* takes"):
+    with pytest.raises(ConfigError, match=r"no dataset of .* takes"):
         notifications_of([str(tmp_path / "elsewhere.csv")], datasets)

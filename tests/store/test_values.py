@@ -174,7 +174,7 @@ def test_no_file_is_read_where_summaries_tell(plant: Plant) -> None:
     ]
     # The second hour begins at 120 s past: at the full hour the first one's total still holds.
     assert value(plant, "charge", START_US + HOUR).segments_read == 0
-    with pytest.raises(ReadingsGoneError, match="a file of the lake at .* cannot be read"):
+    with pytest.raises(ReadingsGoneError, match=r"a file of the lake at .* cannot be read"):
         value(plant, "charge", START_US + HOUR + 30 * MINUTE)
 
 

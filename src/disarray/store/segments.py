@@ -84,8 +84,8 @@ def read_segment(
         )
     if not content.fragments:
         raise ReadingsGoneError(
-            f"the readings of {subject_key} from {datetime_of(entry.segment_us):%Y-%m-%dT%H:%MZ} on are no longer kept. "
-            "The values at the ends of this segment are; ask for an instant outside of it"
+            f"the readings of {subject_key} from {datetime_of(entry.segment_us):%Y-%m-%dT%H:%MZ} on are no longer "
+            "kept. The values at the ends of this segment are; ask for an instant outside of it"
         )
     segment = Segment(entry.segment_us, entry.segment_us + dataset.segment_us)
     unit = scan_unit(entry.segment_us, entry.revision, content.fragments)
