@@ -198,3 +198,7 @@ class DefinitionChangedError(DisarrayError):
 
 class ExportError(DisarrayError):
     """A file could not be written. The database and the lake are untouched."""
+
+
+class ReadingsGoneError(DisarrayError):
+    """Readings that the catalog knows cannot be read from the lake. Stored numbers are as they were."""

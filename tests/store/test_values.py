@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.errors import DefinitionChangedError, InvalidRequestError, UnknownNameError
+from disarray.errors import (
+    DefinitionChangedError,
+    InvalidRequestError,
+    ReadingsGoneError,
+    UnknownNameError,
+)
 from disarray.model.duration import HOUR, MINUTE, SECOND
 from disarray.model.segments import microseconds_of
 from disarray.store.values import series, value_at
@@ -169,7 +174,7 @@ def test_no_file_is_read_where_summaries_tell(plant: Plant) -> None:
     ]
     # The second hour begins at 120 s past: at the full hour the first one's total still holds.
     assert value(plant, "charge", START_US + HOUR).segments_read == 0
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ReadingsGoneError, match=r"a file of the lake at .* cannot be read"):
         value(plant, "charge", START_US + HOUR + 30 * MINUTE)
 
 
@@ -257,3 +262,13 @@ def test_a_reader_needs_no_more_than_the_role_of_readers(plant: Plant) -> None:
     assert found.segments_read == 1
     for each in found.values:
         check(each, "charge", rows)
+
+
+def test_a_segment_whose_readings_are_no_longer_kept_still_tells_its_ends(plant: Plant) -> None:
+    rows = rows_of(12, hours=(0, 1))
+    plant.ingest(write(plant, "C1/0.csv", rows))
+    plant.rows("update disarray.fragment set state = 'dropped' returning 1")
+    for each in value(plant, "charge").values:
+        check(each, "charge", rows)
+    with pytest.raises(ReadingsGoneError, match="no longer kept"):
+        value(plant, "charge", START_US + 30 * MINUTE)

@@ -75,6 +75,10 @@ def describe(impact: Impact) -> Iterator[str]:
             f"  {name} {shown_difference(total.old, total.new)} from {shown_instant(impact.from_us)} on "
             f"({shown_number(total.old)} becomes {shown_number(total.new)})"
         )
+    if impact.from_us is not None and not preview.totals:
+        yield (
+            f"  no total changes; values from {shown_instant(impact.from_us)} on may, up to the next reset of their metric"
+        )
     yield from _buckets(impact)
     if impact.arrival is Arrival.LATE:
         yield (

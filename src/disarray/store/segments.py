@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.control import catalog
-from disarray.errors import DefinitionChangedError
+from disarray.errors import DefinitionChangedError, ReadingsGoneError
 from disarray.kernels.merging import merge_fragments
 from disarray.kernels.scanning import series_of
 from disarray.model.format import CHANNEL
@@ -82,6 +82,11 @@ def read_segment(
             f"under another definition of dataset '{dataset.name}'. The stored numbers are those of before; "
             "values inside this segment can be had once it is rebuilt"
         )
+    if not content.fragments:
+        raise ReadingsGoneError(
+            f"the readings of {subject_key} from {datetime_of(entry.segment_us):%Y-%m-%dT%H:%MZ} on are no longer "
+            "kept. The values at the ends of this segment are; ask for an instant outside of it"
+        )
     segment = Segment(entry.segment_us, entry.segment_us + dataset.segment_us)
     unit = scan_unit(entry.segment_us, entry.revision, content.fragments)
     spec = scan_spec_of(dataset, subject_key)
@@ -99,7 +104,13 @@ def _only(merged: Merged, channels: Collection[str]) -> Merged:
 
 
 def _inputs(lake: Lake, fragments: Sequence[FragmentEntry], dataset: Dataset) -> list[FragmentInput]:
-    return [
-        fragment_input(fragment, lake.absolute(fragment.path), priority=dataset.priority)
-        for fragment in fragments
-    ]
+    try:
+        return [
+            fragment_input(fragment, lake.absolute(fragment.path), priority=dataset.priority)
+            for fragment in fragments
+        ]
+    except OSError as error:
+        raise ReadingsGoneError(
+            f"a file of the lake at {lake.root} cannot be read: {error}. The stored numbers are untouched; check that "
+            "the lake is where the configuration says, and mounted"
+        ) from error

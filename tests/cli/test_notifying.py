@@ -1,0 +1,62 @@
+"""Files named by a person, as an agent would have announced them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from disarray.cli.notifying import notifications_of
+from disarray.control.files import Reason
+from disarray.errors import ConfigError, UnreadableFileError
+from disarray.formats.loader import load_datasets
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from disarray.model.dataset import Dataset
+
+DESCRIPTION = """
+[[dataset]]
+name = "cells"
+roots = ["inbox"]
+files = ["*.csv"]
+subject = { preamble = "cell" }
+event_time = { from = "time", layouts = ["iso"] }
+zone = "UTC"
+[dataset.format]
+kind = "delimited"
+[dataset.format.preamble]
+pattern = '^#'
+[dataset.format.preamble.fields]
+cell = '^# cell: (\\S+)'
+[dataset.columns.volts]
+type = "float64"
+"""
+
+
+@pytest.fixture
+def datasets(tmp_path: Path) -> dict[str, Dataset]:
+    """A dataset whose files name their subject inside."""
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "disarray.toml").write_text(DESCRIPTION)
+    return {dataset.name: dataset for dataset in load_datasets(tmp_path / "disarray.toml")}
+
+
+def test_a_subject_that_stands_inside_the_file_is_found_there(
+    tmp_path: Path, datasets: dict[str, Dataset]
+) -> None:
+    path = tmp_path / "inbox" / "a b.csv"
+    path.write_text("# cell: C17\ntime,volts\n2026-10-01T00:00:00Z,3.7\n")
+    [found] = notifications_of([str(path)], datasets)
+    assert (found.subject_key, found.reason, found.metadata) == ("C17", Reason.QUIET, {"dataset": "cells"})
+    assert found.source_uri == f"file://{tmp_path}/inbox/a%20b.csv"
+
+
+def test_a_file_that_is_not_there_or_belongs_nowhere_is_refused(
+    tmp_path: Path, datasets: dict[str, Dataset]
+) -> None:
+    with pytest.raises(UnreadableFileError, match="does not tell its subject"):
+        notifications_of([str(tmp_path / "inbox" / "gone.csv")], datasets)
+    with pytest.raises(ConfigError, match=r"no dataset of .* takes"):
+        notifications_of([str(tmp_path / "elsewhere.csv")], datasets)
