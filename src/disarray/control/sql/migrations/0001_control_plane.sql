@@ -52,7 +52,9 @@ create type disarray.ingest_event_event_type as enum (
     'allowed',
     'reconciled',
     'instance_registered',
-    'instance_bound'
+    'instance_bound',
+    'quarantine_released',
+    'quarantine_rejected'
 );
 comment on type disarray.ingest_event_event_type is 'What happened, one value per kind of entry in ingest_event.';
 

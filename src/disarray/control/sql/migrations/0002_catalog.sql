@@ -108,6 +108,9 @@ comment on column disarray.fragment.cut_position is 'Readings at this position o
 create index fragment_of_segment
 on disarray.fragment (dataset, subject_key, segment_us)
 where state = 'active';
+create index fragment_in_quarantine
+on disarray.fragment (source_uri)
+where state = 'parked';
 -- Files of equal content share their row groups: each has its own entry, and the bytes are there once.
 create unique index a_file_names_a_row_group_once
 on disarray.fragment (source_uri, path, row_group)
@@ -162,6 +165,8 @@ create table disarray.segment_metric (
     prior_float float8,
     prior_int bigint,
     prior_break text,
+    first_reading_us bigint,
+    last_reading_us bigint,
     constraint segment_metric_pkey primary key (dataset, subject_key, metric, channel, segment_us, piece),
     constraint piece_is_head_or_tail check (piece in (0, 1)),
     constraint points_have_ends check ((points > 0) = (first_us is not null and last_us is not null))
@@ -171,6 +176,8 @@ comment on table disarray.segment_metric is
 comment on column disarray.segment_metric.base_float is 'What the fold within the piece is added to: the value before it, and the step from the point before it.';
 comment on column disarray.segment_metric.before_float is 'The value just before the first reading: what readings before the first point show.';
 comment on column disarray.segment_metric.prior_us is 'The point before this piece that its first point continues from; NULL where it starts anew.';
+comment on column disarray.segment_metric.first_reading_us is 'The first reading of the piece, a point or not.';
+comment on column disarray.segment_metric.last_reading_us is 'The last reading of the piece: from here to the next segment of the channel its value holds.';
 create index segment_metric_in_time
 on disarray.segment_metric (dataset, subject_key, segment_us);
 
