@@ -77,7 +77,8 @@ def describe(impact: Impact) -> Iterator[str]:
         )
     if impact.from_us is not None and not preview.totals:
         yield (
-            f"  no total changes; values from {shown_instant(impact.from_us)} on may, up to the next reset of their metric"
+            f"  no total changes; values from {shown_instant(impact.from_us)} on may, "
+            "up to the next reset of their metric"
         )
     yield from _buckets(impact)
     if impact.arrival is Arrival.LATE:

@@ -1,8 +1,8 @@
 -- Decisions about parked readings, and when each series was last read in a segment.
 -- breaking: no
 
-alter type disarray.ingest_event_event_type add value 'quarantine_released';
-alter type disarray.ingest_event_event_type add value 'quarantine_rejected';
+alter type disarray.ingest_event_event_type add value 'quarantine_released' after 'allowed';
+alter type disarray.ingest_event_event_type add value 'quarantine_rejected' after 'quarantine_released';
 
 create index fragment_in_quarantine
 on disarray.fragment (source_uri)
