@@ -177,3 +177,16 @@ def test_readings_made_under_another_definition_are_never_mixed_in_silently(plan
         + plant.datasets_before["tools"].scan_version[:29]
     ]
     assert plant.derived() == before
+
+
+def test_a_file_that_grows_into_a_copy_of_another_in_one_batch_shares_with_it(plant: Plant) -> None:
+    text = report(0)
+    grows = plant.write("T1/a.csv", text[: text.rindex("\n", 0, 2000) + 1])
+    plant.ingest(grows)
+    grows.write_text(text)
+    plant.ingest(grows, plant.write("T1/b.csv", text))
+    active = (
+        "select count(distinct (path, row_group)), count(*) from disarray.fragment where state = 'active'"
+    )
+    assert plant.rows(active) == [(1, 2)]
+    assert plant.rows("select readings from disarray.segment") == [(120,)]

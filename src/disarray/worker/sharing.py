@@ -31,24 +31,25 @@ def share_fragments(
         connection, dataset, subject_key, content_hashes=sorted(set(content_hashes.values()))
     )
     originals = catalog.load_file_fragments(connection, sorted(set(known.values())))
-    first_read: dict[str, FileChange] = {}
+    # Read whole, a file's fragments say all that it says: they can stand for those of every copy in the batch.
+    whole = {
+        content_hashes[change.source_uri]: change
+        for change in sorted(changes, key=lambda change: change.source_uri.encode())
+        if change.source_uri in content_hashes and change.seam_position == 0 and not change.is_removed
+    }
     shared = []
     for change in changes:
         content_hash = content_hashes.get(change.source_uri)
-        if content_hash is None or change.is_removed:
+        original = known.get(content_hash) if content_hash is not None else None
+        twin = whole.get(content_hash) if content_hash is not None else None
+        if change.is_removed:
             shared.append(change)
-            continue
-        original = known.get(content_hash)
-        twin = first_read.get(content_hash)
-        if original is not None and original != change.source_uri:
+        elif original is not None and original != change.source_uri:
             shared.append(_copy(change, _newest_generation(originals[original])))
-        elif twin is not None:
+        elif twin is not None and twin is not change:
             shared.append(_copy(change, twin.fragments))
         else:
             shared.append(change)
-            if change.seam_position == 0:
-                # Read whole, so its fragments say all that the file says: they can stand for a copy's too.
-                first_read[content_hash] = change
     return shared
 
 
