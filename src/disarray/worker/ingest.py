@@ -17,7 +17,7 @@ from disarray.worker.planning import plan_subject
 from disarray.worker.work import Work, Workplace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
     from disarray.control.queue import QueueId, QueueItem
@@ -50,10 +50,11 @@ def joined(reports: Sequence[PassReport]) -> PassReport:
     )
 
 
-def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
-    """Do all that a batch of claimed items asks for."""
+def process_items(place: Workplace, items: Sequence[QueueItem], *, on_step: Callable[[], None]) -> PassReport:
+    """Do all that a batch of claimed items asks for; `on_step` hears of every step, so that leases are kept."""
     run_id = uuid.uuid4()
     job, all_work = _read(place, assign(items, place.datasets), run_id)
+    on_step()
     failed = {each.item.queue_id: each.failure for each in all_work if each.failure is not None}
     by_subject: dict[str, list[Work]] = defaultdict(list)
     for each in all_work:
@@ -75,7 +76,9 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
         for plan in group
         for unit in plan.units
     ]
+    on_step()
     scanned = scan_segments(place.runner, scans, lake=place.lake)
+    on_step()
     completed: list[QueueId] = []
     committed: list[CommittedPlan] = []
     lost: list[str] = []
@@ -88,6 +91,7 @@ def process_items(place: Workplace, items: Sequence[QueueItem]) -> PassReport:
         except LeaseLostError as error:
             log.warning("%s", error)
             lost.append(subject)
+        on_step()
     for each in all_work:
         if each.item.queue_id in failed:
             give_back(place, each, failed[each.item.queue_id])

@@ -59,8 +59,8 @@ def _plan(
     if other is not None:
         raise OtherVersionError(
             f"{subject_key} has readings of dataset '{dataset.name}' that were {other[:40]}, under another "
-            "definition. They are never mixed: nothing of the subject was changed. Restore the definition, or "
-            "give the changed one a new dataset name"
+            "definition. They are never mixed: nothing of the subject was changed. Restore the definition and run "
+            "'disarray files reingest', or give the changed one a new dataset name"
         )
     horizon_us = dataset.horizon_us
     high_us = catalog.high_event_us(connection, dataset.name, subject_key) if horizon_us is not None else None

@@ -53,18 +53,19 @@ class Scheduler:
         items = self._claim()
         if not items:
             return None
+        progress = Progress()
         with renewed_leases(
             self.place.pool,
             sorted({item.subject_key for item in items}),
             self.place.holder,
             lease_seconds=self.policy.lease_seconds,
-            progress=Progress(),
+            progress=progress,
         ):
-            return self._process(items)
+            return self._process(items, progress)
 
-    def _process(self, items: Sequence[QueueItem]) -> PassReport:
+    def _process(self, items: Sequence[QueueItem], progress: Progress) -> PassReport:
         try:
-            return process_items(self.place, items)
+            return process_items(self.place, items, on_step=progress.advance)
         except StalePlanError as error:
             # Somebody decided about a parked file meanwhile: claimed again, it is planned again.
             log.info("%s", error)
@@ -77,7 +78,7 @@ class Scheduler:
             log.exception("a pass over %d items failed", len(items))
             if len(items) > 1:
                 # One of them may be to blame: alone, it fails alone.
-                return joined([self._process([item]) for item in items])
+                return joined([self._process([item], progress) for item in items])
             [item] = items
             message = f"{type(error).__name__}: {error}"
             with self.place.pool.connection() as connection:
