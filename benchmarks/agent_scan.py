@@ -1,6 +1,6 @@
 """What does it cost the agent to watch 100,000 files? An idle scan beside a bare `os.scandir` walk with `stat`.
 
-    python -m benchmarks.agent_scan [--files 100000] [--folder DIR] > benchmarks/results/agent_scan.json
+    python -m benchmarks.agent_scan [--files 100000] [--folder DIR]
 
 Each file is two lines long, in folders of 1,000. After the first scan (which hashes all) and one to warm up, the
 median of five idle scans is taken with every tier due (each file is stat'ed) and with only the youngest due.
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import resource
 import statistics
 import subprocess
@@ -20,6 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from benchmarks.goals import Goal, conclude
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,8 +56,28 @@ def main() -> None:
         # A process of its own, so that making the files leaves no trace in its memory.
         command = [sys.executable, "-m", "benchmarks.agent_scan", "--measure", "--folder", folder]
         measured = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-    machine = {"python": platform.python_version(), "system": platform.platform(), "cpus": os.cpu_count()}
-    print(json.dumps({"machine": machine, **json.loads(measured)}, indent=2))
+    figures = json.loads(measured)
+    is_full = given.files >= 100_000
+    conclude(
+        "agent_scan",
+        [
+            Goal(
+                f"seconds of an idle scan of {given.files:,} files",
+                figures["idle_scan_all_tiers_s"],
+                2.0,
+                at_least=False,
+                applies=is_full,
+            ),
+            Goal(
+                f"peak MB of an agent with {given.files:,} files",
+                figures["peak_rss_mb"],
+                200,
+                at_least=False,
+                applies=is_full,
+            ),
+        ],
+        figures,
+    )
 
 
 def _make_files(project: Path, count: int) -> None:

@@ -24,11 +24,19 @@ class Goal:
     measured: float
     limit: float
     at_least: bool
+    applies: bool = True  # a limit that was set for the full size says nothing about a shorter run
 
     @property
     def is_met(self) -> bool:
         """Whether the promise holds in this run."""
         return self.measured >= self.limit if self.at_least else self.measured <= self.limit
+
+    @property
+    def verdict(self) -> str:
+        """For a person."""
+        if not self.applies:
+            return "short run: the limit is for the full size"
+        return "met" if self.is_met else "MISSED"
 
 
 def goal_table(goals: Sequence[Goal]) -> str:
@@ -40,7 +48,7 @@ def goal_table(goals: Sequence[Goal]) -> str:
                 goal.name,
                 f"{'≥' if goal.at_least else '≤'} {goal.limit}",
                 f"{goal.measured:.2f}",
-                "met" if goal.is_met else "MISSED",
+                goal.verdict,
             )
             for goal in goals
         ),
@@ -65,5 +73,31 @@ def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any]) -> None:
     }
     (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
     print(goal_table(goals))
-    if not all(goal.is_met for goal in goals):
+    write_summary()
+    from benchmarks.readme import write_readme
+
+    write_readme()
+    if any(goal.applies and not goal.is_met for goal in goals):
         sys.exit(1)
+
+
+def write_summary() -> None:
+    """Every kept result in one table, for people: `results/README.md`."""
+    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+    rows = [
+        (result["benchmark"], *_shown(goal), f"`{result['command']}`", f"{result['machine']['load']:.1f}")
+        for result in found
+        if "goals" in result and "benchmark" in result
+        for goal in result["goals"]
+    ]
+    text = table(("benchmark", "goal", "limit", "measured", "", "command", "load of the machine"), rows)
+    (RESULTS / "README.md").write_text(
+        "# Goals and what was measured\n\nWritten by the benchmarks: the last run of each, ratios within one run. "
+        f"A load above two means that others used the two cores as well.\n\n{text}\n"
+    )
+
+
+def _shown(goal: dict[str, Any]) -> tuple[str, str, str, str]:
+    known = Goal(**{name: goal[name] for name in Goal.__dataclass_fields__ if name in goal})
+    sign = "≥" if known.at_least else "≤"
+    return known.name, f"{sign} {known.limit}", f"{known.measured:g}", known.verdict

@@ -1,136 +1,109 @@
-"""How long a claim takes with little and with much queued, asked in turns so that both meet the same noise."""
+"""How long from a change of a file to a value that can be read, on an idle system.
+
+    python -m benchmarks.latency [--changes 60]
+
+`disarray up` runs as a process of its own, with Spark and the embedded database of a new project. Files are appended to
+one at a time, at random moments, and the value of a metric is asked for until it says what the file says. Warm-up: two
+changes that are not counted. Every twentieth pause is longer than the minute after which Spark ends idle processes.
+"""
 
 from __future__ import annotations
 
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
 import time
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.contenders import Contender, Disarray, Job
-from benchmarks.server import settle
+from benchmarks.goals import Goal, conclude
+from disarray.cli.demo_factory import DATASET
+from disarray.control import connections, embedded
+from disarray.formats.loader import load_datasets
+from disarray.store.lake import Lake
+from disarray.store.values import value_at
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from disarray.control.connections import Connection
+    from disarray.model.dataset import Dataset
 
-    from benchmarks.server import Server
-
-CLAIM_LIMIT = 10
-FILL_BATCH = 5_000
-WARM_UP_CLAIMS = 30
-
-
-@dataclass(frozen=True)
-class Shape:
-    """How the queued files are spread over subjects; None: each file has its own."""
-
-    name: str
-    subjects: int | None
-
-    def subject_of(self, number: int) -> str:
-        """The subject of the n-th file."""
-        return f"TOOL{number if self.subjects is None else number % self.subjects:06d}"
+START = datetime(2026, 9, 1, tzinfo=UTC)
+LONG_PAUSE_SECONDS = 70.0
+MOST_SECONDS = 120.0
 
 
-SHAPES = (
-    Shape("1 subject", 1),
-    Shape("100 subjects", 100),
-    Shape("a subject per file", None),
-)
+def main() -> None:
+    """Measure, print, and end with 1 if a goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--changes", type=int, default=60)
+    changes = parser.parse_args().changes
+    with tempfile.TemporaryDirectory(prefix="disarray-latency-") as folder:
+        seconds = sorted(measure(Path(folder), changes=changes))
+    middle, worst = seconds[len(seconds) // 2], seconds[min(len(seconds) - 1, int(len(seconds) * 0.99))]
+    goals = [
+        Goal("file change → readable value, p50 s", round(middle, 2), 2.0, at_least=False),
+        Goal("file change → readable value, p99 s", round(worst, 2), 5.0, at_least=False),
+    ]
+    conclude("latency", goals, {"changes": changes, "seconds": [round(each, 3) for each in seconds]})
 
 
-@dataclass(frozen=True)
-class ClaimLatency:
-    """Milliseconds that a claim of up to ten items took at one depth of the queue."""
-
-    contender: str
-    shape: str
-    queued: int
-    claims: int
-    p50_ms: float
-    p99_ms: float
-
-
-class Backlog:
-    """One contender in front of a queue that is kept at its depth."""
-
-    def __init__(self, contender: Contender, shape: Shape) -> None:
-        self.contender = contender
-        self._shape = shape
-        self._numbers = 0
-        self.samples: list[float] = []
-
-    async def fill(self, count: int) -> None:
-        """Queue new files."""
-        for start in range(0, count, FILL_BATCH):
-            await self.contender.enqueue([self._job() for _ in range(min(FILL_BATCH, count - start))])
-
-    async def run_dry(self, times: int) -> None:
-        """Queue a few files and work them off, again and again: the connection has made all its plans."""
-        for _ in range(times):
-            await self.fill(CLAIM_LIMIT)
-            while claimed := await self.contender.claim(CLAIM_LIMIT):
-                await self.contender.complete(claimed)
-
-    async def claim_once(self) -> None:
-        """Time one claim; what it took is completed and replaced outside the timing."""
-        before = time.perf_counter()
-        claimed = await self.contender.claim(CLAIM_LIMIT)
-        self.samples.append((time.perf_counter() - before) * 1e3)
-        assert claimed, f"{self.contender.name} found nothing in a full queue"
-        await self.contender.complete(claimed)
-        await self.fill(len(claimed))
-
-    def _job(self) -> Job:
-        self._numbers += 1
-        return Job(f"file:///share/lab/{self._numbers:09d}.csv", self._shape.subject_of(self._numbers), {})
+def measure(project: Path, *, changes: int) -> list[float]:
+    """Seconds from each append to a value that includes it."""
+    (project / "disarray.toml").write_text(DATASET)
+    path = project / "inbox" / "TOOL01" / "report.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("time,part,work_order,width\n")
+    log = (project / "up.log").open("w")
+    process = subprocess.Popen([sys.executable, "-m", "disarray", "up", "--no-api"], cwd=project, stderr=log)
+    try:
+        while "Ctrl-C ends it" not in (project / "up.log").read_text():
+            assert process.poll() is None, (project / "up.log").read_text()
+            time.sleep(0.1)
+        server = embedded.start(project / ".disarray")
+        [dataset] = load_datasets(project / "disarray.toml")
+        generator = random.Random(7)
+        seconds = []
+        with connections.connect(server.dsn) as connection:
+            for number in range(1, changes + 3):
+                is_long = number % 20 == 5
+                time.sleep(LONG_PAUSE_SECONDS if is_long else generator.uniform(0.5, 2.5))
+                seconds.append(append_and_wait(connection, project, dataset, path=path, number=number))
+                print(
+                    f"{number:3d}  {seconds[-1]:.2f} s{'  after a minute of rest' if is_long else ''}",
+                    flush=True,
+                )
+        return seconds[2:]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(timeout=60)
+        log.close()
 
 
-async def open_disarray(dsn: str) -> Contender:
-    """Ours, as many subjects as items: the claim that has most to do."""
-    return Disarray(dsn, items_per_subject=1)
+def append_and_wait(
+    connection: Connection, project: Path, dataset: Dataset, *, path: Path, number: int
+) -> float:
+    """Append one line and ask until the count says so."""
+    at = START + timedelta(minutes=number)
+    with path.open("a") as file:
+        file.write(f"{at:%Y-%m-%dT%H:%M:%S}Z,{number},WO1,10.0\n")
+    began = time.monotonic()
+    while time.monotonic() - began < MOST_SECONDS:
+        found = value_at(
+            connection,
+            Lake(project / ".disarray" / "lake"),
+            dataset=dataset,
+            subject_key="TOOL01",
+            metric=dataset.metrics[0],
+        )
+        if any(each.number == number for each in found.values):
+            return time.monotonic() - began
+        time.sleep(0.02)
+    raise SystemExit(f"change {number} was not readable after {MOST_SECONDS} s")
 
 
-async def measure(
-    server: Server,
-    shape: Shape,
-    *,
-    depths: tuple[int, ...],
-    claims: int,
-    opener: Callable[[str], Awaitable[Contender]] = open_disarray,
-) -> list[ClaimLatency]:
-    """Claims at each depth, one at each in turn.
-
-    The queue is filled in one burst after it was empty and analyzed: plans and statistics are those of an empty queue
-    until the server finds out by itself.
-    """
-    async with AsyncExitStack() as stack:
-        backlogs: dict[int, Backlog] = {}
-        for depth in depths:
-            dsn = stack.enter_context(server.database("latency"))
-            contender = await opener(dsn)
-            stack.push_async_callback(contender.close)
-            backlog = backlogs[depth] = Backlog(contender, shape)
-            settle(dsn)
-            await backlog.run_dry(WARM_UP_CLAIMS)
-            await backlog.fill(depth)
-        for backlog in backlogs.values():
-            for _ in range(WARM_UP_CLAIMS):
-                await backlog.claim_once()
-            backlog.samples.clear()
-        for _ in range(claims):
-            for backlog in backlogs.values():
-                await backlog.claim_once()
-        return [_percentiles(backlog, shape, depth) for depth, backlog in backlogs.items()]
-
-
-def _percentiles(backlog: Backlog, shape: Shape, depth: int) -> ClaimLatency:
-    ordered = sorted(backlog.samples)
-    return ClaimLatency(
-        contender=backlog.contender.name,
-        shape=shape.name,
-        queued=depth,
-        claims=len(ordered),
-        p50_ms=round(ordered[len(ordered) // 2], 3),
-        p99_ms=round(ordered[int(len(ordered) * 0.99)], 3),
-    )
+if __name__ == "__main__":
+    main()

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
-from benchmarks import latency, report, throughput
+from benchmarks import claim_latency, report, throughput
+from benchmarks.claim_latency import SHAPES, ClaimLatency
 from benchmarks.contenders import Contender, Disarray, PgQueuer, Procrastinate
 from benchmarks.goals import goal_table
-from benchmarks.latency import SHAPES, ClaimLatency
+from benchmarks.readme import write_readme
 from benchmarks.server import Server, shared_server
 from benchmarks.throughput import Load, Throughput
 
@@ -94,9 +95,9 @@ async def measure_latency(server: Server, extent: Extent) -> list[ClaimLatency]:
     """Ours in every shape; the rivals, who know no subjects, in one."""
     results = []
     for shape in SHAPES:
-        results += await latency.measure(server, shape, depths=extent.depths, claims=extent.claims)
+        results += await claim_latency.measure(server, shape, depths=extent.depths, claims=extent.claims)
     for opener in (Procrastinate.open, PgQueuer.open):
-        results += await latency.measure(
+        results += await claim_latency.measure(
             server, SHAPES[0], depths=extent.depths, claims=extent.claims // 4, opener=opener
         )
     return results
@@ -138,6 +139,7 @@ def main() -> int:
     }
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(document, indent=2) + "\n")
+    write_readme()
     return 0 if all(goal.is_met for goal in goals) else 1
 
 

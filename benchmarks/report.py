@@ -10,7 +10,7 @@ from benchmarks.goals import Goal, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from benchmarks.latency import ClaimLatency
+    from benchmarks.claim_latency import ClaimLatency
     from benchmarks.throughput import Throughput
 
 OURS = Disarray.name

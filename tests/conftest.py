@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 from disarray.control import connections, embedded, migrations
@@ -15,15 +18,34 @@ from disarray.control import connections, embedded, migrations
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import timedelta
-    from pathlib import Path
 
     from disarray.control.connections import Connection
+
+TIMESCALE = "DISARRAY_TEST_TIMESCALE_DSN"
+
+
+# How long an example takes depends on who else uses the machine; that is no property of ours.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+REAL_DATA = Path(os.environ.get("DISARRAY_REAL_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The folder of real instrument files; without it the test reports itself skipped."""
+    if not REAL_DATA.is_dir():
+        pytest.skip(f"no real instrument files at {REAL_DATA} (set DISARRAY_REAL_DATA)")
+    return REAL_DATA.resolve()
 
 
 @pytest.fixture(scope="session")
 def server_dsn(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A superuser's DSN: of DISARRAY_TEST_DSN, or of an embedded server that ends with this test process."""
-    if given := os.environ.get("DISARRAY_TEST_DSN"):
+    """A superuser's DSN: of DISARRAY_TEST_DSN, or of an embedded server that ends with this test process.
+
+    With DISARRAY_TEST_TIMESCALE_DSN the server has TimescaleDB, and so has every database that is made on it.
+    """
+    if given := os.environ.get(TIMESCALE) or os.environ.get("DISARRAY_TEST_DSN"):
         yield given
         return
     state = tmp_path_factory.mktemp("server")
@@ -119,12 +141,28 @@ def advance_clock(connection: Connection) -> Callable[[timedelta], None]:
 
 
 def _create_database(server_dsn: str, name: str, *, template: str = "template0") -> None:
+    statement = sql.SQL("create database {} template {} encoding 'UTF8'").format(
+        sql.Identifier(name), sql.Identifier(template)
+    )
     with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("create database {} template {} encoding 'UTF8'").format(
-                sql.Identifier(name), sql.Identifier(template)
+        for attempt in range(50):
+            try:
+                admin.execute(statement)
+                break
+            except psycopg.errors.ObjectInUse:
+                # TimescaleDB looks into every database now and then whether it is wanted there.
+                if attempt == 49:
+                    raise
+                time.sleep(0.1)
+    if os.environ.get(TIMESCALE) and template != "template0":
+        # Not in the template: its scheduler would be connected to it, and nothing could be cloned.
+        with psycopg.connect(server_dsn, dbname=name, autocommit=True) as admin:
+            admin.execute("set client_min_messages = error")
+            admin.execute("create extension timescaledb")
+            # The server may be somebody's own: the disk is spared for this database alone.
+            admin.execute(
+                sql.SQL("alter database {} set synchronous_commit = off").format(sql.Identifier(name))
             )
-        )
 
 
 def _drop_database(server_dsn: str, name: str) -> None:

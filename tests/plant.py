@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disarray.control import catalog, connections, files, instances
+from disarray.control import connections, files, instances
 from disarray.control.files import Notification, Reason
 from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
 from disarray.model.matching import match_file
 from disarray.store.lake import Lake
+from disarray.store.registering import register
+from disarray.worker.housekeeping import keep_house
 from disarray.worker.scheduler import Scheduler
 from disarray.worker.work import Workplace
 
@@ -26,21 +28,22 @@ class Plant:
     def __init__(self, root: Path, dsn: str, *, description: str) -> None:
         self.inbox = root / "inbox"
         self.inbox.mkdir()
-        (root / "disarray.toml").write_text(description)
-        self.datasets = {dataset.name: dataset for dataset in load_datasets(root / "disarray.toml")}
+        self.description = root / "disarray.toml"
+        self.datasets: dict[str, Dataset] = {}
         self.pool = connections.open_pool(dsn)
+        self.redefine(description)
         with self.pool.connection() as connection:
-            for dataset in self.datasets.values():
-                catalog.register_dataset(connection, dataset)
             holder = instances.register_instance(connection, "Worker01")
         self.place = Workplace(self.pool, InProcessRunner(), Lake(root / "lake"), self.datasets, holder)
 
-    def redefine(self, dataset: Dataset) -> None:
-        """From now on the dataset is another one under its old name."""
-        self.datasets_before = dict(self.datasets)
-        self.datasets[dataset.name] = dataset
+    def redefine(self, description: str, *, is_on_purpose: bool = False) -> None:
+        """The worker is started with another description."""
+        self.description.write_text(description)
+        described = load_datasets(self.description)
         with self.pool.connection() as connection:
-            catalog.register_dataset(connection, dataset)
+            for dataset in described:
+                register(connection, dataset, is_on_purpose=is_on_purpose)
+        self.datasets.update({dataset.name: dataset for dataset in described})
 
     def write(self, name: str, text: str) -> Path:
         """Put a file into the inbox."""
@@ -71,6 +74,11 @@ class Plant:
         self.notify(*paths, reason=reason)
         return self.drain()
 
+    def keep_house(self) -> list[PassReport]:
+        """Queue what housekeeping can do, and let the worker do it."""
+        assert keep_house(self.place) is not None
+        return self.drain()
+
     def rows(self, query: str) -> list[tuple[object, ...]]:
         """Look into a table."""
         with self.pool.connection() as connection:
@@ -84,9 +92,18 @@ class Plant:
                 truncate disarray.ingest_queue, disarray.file_info, disarray.file_blacklist, disarray.fragment,
                     disarray.segment, disarray.segment_metric, disarray.rollup, disarray.file_fingerprint,
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
-                    disarray.restatement, disarray.subject, disarray.subject_lock
+                    disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version
                 """
             )
+            for table in self.tables():
+                connection.execute(f"truncate telemetry.{table}".encode())
+
+    def tables(self) -> list[str]:
+        """The tables of readings that there are."""
+        found = self.rows(
+            "select definition ->> 'table' from disarray.dataset_store where definition is not null"
+        )
+        return [str(name) for (name,) in found]
 
     def derived(self) -> dict[str, list[tuple[object, ...]]]:
         """Everything that must not depend on how the files arrived."""
@@ -102,4 +119,9 @@ class Plant:
                 """
             ),
             "rollups": self.rows("select * from disarray.rollup order by 1, 2, 3, 4, 5, 6, 7"),
+        } | {
+            table: self.rows(
+                f"select * from telemetry.{table}_running order by subject_key, event_at, ordinal"
+            )
+            for table in self.tables()
         }

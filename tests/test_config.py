@@ -32,7 +32,7 @@ FLAGS = {
     "--state-dir": "from-flag",
     "--dsn": "service=flag",
     "--lake-root": "lake-from-flag",
-    "--worker-name": "from-flag",
+    "--name": "from-flag",
 }
 
 

@@ -28,35 +28,157 @@ class Option:
     flag: str
     variable: str
     default: str | None
+    meaning: str
     is_path: bool = False
 
 
 # Later sections are added here; the file may hold nothing that is not listed.
 OPTIONS = (
-    Option("state.dir", flag="--state-dir", variable="DISARRAY_STATE_DIR", default=".disarray", is_path=True),
-    Option("database.dsn", flag="--dsn", variable="DISARRAY_DSN", default=None),
-    Option("broker.url", flag="--broker", variable="DISARRAY_BROKER", default=None),
-    Option("broker.prefix", flag="--broker-prefix", variable="DISARRAY_BROKER_PREFIX", default="disarray"),
-    Option("agent.scan_every", flag="--scan-every", variable="DISARRAY_SCAN_EVERY", default="1 s"),
+    Option(
+        "state.dir",
+        flag="--state-dir",
+        variable="DISARRAY_STATE_DIR",
+        default=".disarray",
+        meaning="where the embedded database, the lake, the agent's memory and Spark's log live",
+        is_path=True,
+    ),
+    Option(
+        "database.dsn",
+        flag="--dsn",
+        variable="DISARRAY_DSN",
+        default=None,
+        meaning="PostgreSQL 15 or later; without it one is embedded in the state folder",
+    ),
+    Option(
+        "broker.url",
+        flag="--broker",
+        variable="DISARRAY_BROKER",
+        default=None,
+        meaning="`amqp://user:password@host:5672/%2F`; without it agents queue straight in the database",
+    ),
+    Option(
+        "broker.prefix",
+        flag="--broker-prefix",
+        variable="DISARRAY_BROKER_PREFIX",
+        default="disarray",
+        meaning="what exchanges and queues are called; two installations on one broker differ in it",
+    ),
+    Option(
+        "agent.scan_every",
+        flag="--scan-every",
+        variable="DISARRAY_SCAN_EVERY",
+        default="1 s",
+        meaning="how often roots are listed; a listing that takes long is followed by a pause nine times as long",
+    ),
     Option(
         "agent.tiers",
         flag="--tiers",
         variable="DISARRAY_TIERS",
         default="1 h every 0 s, 7 d every 1 min, older every 10 min",
+        meaning="how often files are looked at, by the time since they last changed; every scan sees new names",
     ),
     Option(
         "agent.ignore",
         flag="--ignore",
         variable="DISARRAY_IGNORE",
         default=".* ~* *~ *.tmp *.temp *.part *.partial *.crdownload *.swp Thumbs.db",
+        meaning="names of files and folders that are passed over",
     ),
-    Option("agent.spool_mb", flag="--spool-mb", variable="DISARRAY_SPOOL_MB", default="64"),
     Option(
-        "agent.announce_again", flag="--announce-again", variable="DISARRAY_ANNOUNCE_AGAIN", default="1 d"
+        "agent.spool_mb",
+        flag="--spool-mb",
+        variable="DISARRAY_SPOOL_MB",
+        default="64",
+        meaning="how many MB of notifications wait on disk while the broker is away",
     ),
-    Option("agent.deep_rescan", flag="--deep-rescan", variable="DISARRAY_DEEP_RESCAN", default="7 d"),
-    Option("lake.root", flag="--lake-root", variable="DISARRAY_LAKE_ROOT", default=None, is_path=True),
-    Option("worker.name", flag="--worker-name", variable="DISARRAY_WORKER_NAME", default="Worker01"),
+    Option(
+        "agent.announce_again",
+        flag="--announce-again",
+        variable="DISARRAY_ANNOUNCE_AGAIN",
+        default="1 d",
+        meaning="every file is announced again after this time, unread, in case that a message was lost",
+    ),
+    Option(
+        "agent.deep_rescan",
+        flag="--deep-rescan",
+        variable="DISARRAY_DEEP_RESCAN",
+        default="7 d",
+        meaning="every file is hashed whole again after this time",
+    ),
+    Option(
+        "lake.root",
+        flag="--lake-root",
+        variable="DISARRAY_LAKE_ROOT",
+        default=None,
+        meaning="the folder of fragments, shared by all workers and readers; without it `lake` in the state folder",
+        is_path=True,
+    ),
+    Option(
+        "api.host",
+        flag="--host",
+        variable="DISARRAY_API_HOST",
+        default="127.0.0.1",
+        meaning="where the REST server listens; elsewhere than on this machine callers need a token",
+    ),
+    Option(
+        "api.port",
+        flag="--port",
+        variable="DISARRAY_API_PORT",
+        default="8321",
+        meaning="its port; 0 takes a free one, which is printed",
+    ),
+    Option(
+        "worker.name",
+        flag="--name",
+        variable="DISARRAY_WORKER_NAME",
+        default="Worker01",
+        meaning="under which it holds subjects; of two processes of one name the later takes over",
+    ),
+    Option(
+        "worker.patterns",
+        flag="--patterns",
+        variable="DISARRAY_WORKER_PATTERNS",
+        default=None,
+        meaning="globs of the subjects it serves, with commas between; without it those it served before, or all",
+    ),
+    Option(
+        "worker.runner",
+        flag="--runner",
+        variable="DISARRAY_WORKER_RUNNER",
+        default="spark",
+        meaning="`in-process` runs the kernels in the worker itself: for tests and tiny machines, without Java",
+    ),
+    Option(
+        "worker.lease",
+        flag="--lease",
+        variable="DISARRAY_WORKER_LEASE",
+        default="5 min",
+        meaning="how long a subject stays held by a worker that says nothing",
+    ),
+    Option(
+        "worker.drain_within",
+        flag="--drain-within",
+        variable="DISARRAY_WORKER_DRAIN_WITHIN",
+        default="30 s",
+        meaning="how long a pass may take to end after SIGTERM, before it is handed back",
+    ),
+    *(
+        Option(
+            f"housekeeping.{name}",
+            flag=f"--{name.replace('_', '-')}",
+            variable=f"DISARRAY_{name.upper()}",
+            default=default,
+            meaning=meaning,
+        )
+        for name, default, meaning in (
+            ("cold_after", "1 h", "a segment that nothing changed for so long may be compacted"),
+            ("compact_fragments", "8", "it is compacted when it lies in at least so many row groups"),
+            ("compact_readings", "20000", "and when they hold fewer readings than this on average"),
+            ("vacuum_after", "1 d", "a file of the lake is deleted so long after the last need of it"),
+            ("keep_history", "90 d", "how long resolved dirty ranges and runs are kept"),
+            ("keep_events", "365 d", "how long events are kept, in whole months"),
+        )
+    ),
 )
 # Tables of the file that are no settings, and one that holds whatever Spark knows.
 DATASET_TABLE = "dataset"
@@ -115,6 +237,12 @@ class Config:
         value = self._setting("worker.name").value
         assert value is not None
         return value
+
+    @property
+    def worker_patterns(self) -> tuple[str, ...] | None:
+        """The globs of the subjects that the worker serves; None: those it served before, or all."""
+        value = self._setting("worker.patterns").value
+        return None if value is None else tuple(value.replace(",", " ").split())
 
     @property
     def spark_settings(self) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from os import PathLike, fspath, strerror
+from typing import Self
+
 
 class DisarrayError(Exception):
     """The root of all errors that disarray raises on purpose; the CLI prints them without a traceback."""
@@ -31,8 +34,16 @@ class StalePlanError(ControlError):
     """A segment changed since it was planned on. Nothing was changed; plan again."""
 
 
-class OtherVersionError(DisarrayError):
-    """Readings or numbers of a subject were made under another definition of its dataset. Nothing was changed."""
+class SupersededDefinitionError(ControlError):
+    """Another definition of the dataset was put in force. Nothing was changed; a process with the former must stop."""
+
+
+class SegmentSealedError(ControlError):
+    """Readings of a segment are no longer kept, so its numbers can change no more. Nothing was changed."""
+
+
+class SegmentDiffersError(ControlError):
+    """Compacted, a segment would no longer say what it says. Nothing was changed; its fragments may be damaged."""
 
 
 class UnknownInstanceError(ControlError):
@@ -41,6 +52,14 @@ class UnknownInstanceError(ControlError):
 
 class NotBlacklistedError(ControlError):
     """The file is not on the blacklist."""
+
+
+class NotDeadLetterError(ControlError):
+    """The file was not given up, or is discarded."""
+
+
+class UnknownFileError(ControlError):
+    """No file of this uri was ever announced."""
 
 
 class AccessDeniedError(ControlError):
@@ -147,6 +166,28 @@ class UnreadableFileError(DisarrayError):
 class FragmentWriteError(DisarrayError):
     """Fragments could not be written. The catalog knows nothing of them; free space or mend the lake, then retry."""
 
+    @classmethod
+    def at(cls, path: str | PathLike[str], error: OSError) -> Self:
+        """The lake takes nothing at this path: no file that was to be read is to blame."""
+        return cls(
+            f"the lake cannot be written: {fspath(path)}: {error.strerror or error}. Nothing was committed, and what "
+            "is stored is untouched. Free space or mend the lake; what waits for it is tried again by itself"
+        )
+
+
+class FragmentReadError(DisarrayError):
+    """A fragment that the catalog names cannot be read. Nothing was changed."""
+
+    @classmethod
+    def at(cls, path: str | PathLike[str], error: Exception) -> Self:
+        """The lake lacks this file, or it is damaged."""
+        reason = strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
+        return cls(
+            f"the lake cannot be read: {fspath(path)}: {reason}. Nothing was changed; what needs no reading of it is "
+            "served as before. `disarray audit` lists what is missing; bring it back from the backup of the lake, then "
+            "run: disarray dead-letters retry --all"
+        )
+
 
 class FormatCheckError(DisarrayError):
     """A description does not read its sample as it should; `failures` names every check that failed."""
@@ -168,6 +209,14 @@ class FragmentMismatchError(DisarrayError):
     """A fragment does not hold what the catalog says about it. Nothing of the segment was changed."""
 
 
+class EngineLostError(DisarrayError):
+    """Spark's JVM is gone. What was claimed is handed back; the process has to be started again."""
+
+
+class HandedBackError(DisarrayError):
+    """A pass was broken off because its worker ends. Its items are free again, as if they had never been claimed."""
+
+
 class TransportUnavailableError(DisarrayError):
     """Notifications could not be handed over. None is lost: they stay in the sender's spool and are sent again."""
 
@@ -178,6 +227,10 @@ class BadMessageError(DisarrayError):
 
 class StateFileBusyError(DisarrayError):
     """Another agent works with the same state file. Nothing was changed."""
+
+
+class StateFileUnusableError(DisarrayError):
+    """The disk takes or gives nothing of the state file. What is in it stays; nothing new was noted or announced."""
 
 
 class NotQuarantinedError(ControlError):
@@ -193,7 +246,15 @@ class AmbiguousNameError(DisarrayError):
 
 
 class DefinitionChangedError(DisarrayError):
-    """Readings were folded under another definition than the one in force. Stored numbers are as they were."""
+    """The numbers of a subject were made under another definition than the one at hand. Nothing was read."""
+
+
+class NotBuiltYetError(DisarrayError):
+    """A metric or rollup is defined, and the subject waits for the rebuild that makes its numbers."""
+
+
+class RebuildBlockedError(DisarrayError):
+    """A subject cannot be moved to the definition in force. Its old numbers stay; the message says what to do."""
 
 
 class ExportError(DisarrayError):
@@ -202,3 +263,31 @@ class ExportError(DisarrayError):
 
 class ReadingsGoneError(DisarrayError):
     """Readings that the catalog knows cannot be read from the lake. Stored numbers are as they were."""
+
+
+class UnstorableTextError(DisarrayError):
+    """A reading holds text that the database cannot. Nothing of its segment was changed."""
+
+
+class StoreMismatchError(ConfigError):
+    """disarray.toml and the catalog disagree on where the readings of a dataset live. Nothing was changed."""
+
+
+class TableChangedError(ControlError):
+    """A table of readings has not the columns that its dataset declares. Nothing was written to it."""
+
+
+class UnknownTokenError(ControlError):
+    """No API token of this name was ever made."""
+
+
+class RequestRunningError(ControlError):
+    """A request with the same Idempotency-Key is under way; this one did nothing."""
+
+
+class KeyReusedError(ControlError):
+    """An Idempotency-Key was used for another request; this one did nothing."""
+
+
+class PortUnavailableError(DisarrayError):
+    """The REST server cannot listen where it was told to. Nothing else was affected."""

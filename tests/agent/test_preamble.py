@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import os
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
+import zstandard
 
 from disarray.agent.preamble import read_subject
-from disarray.errors import DisarrayError
+from disarray.errors import DisarrayError, UnreadableFileError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,3 +57,13 @@ def test_as_long_as_its_line_is_not_complete_nothing_is_said(lab: Lab, length: i
 def test_a_head_that_names_no_usable_subject_is_refused(lab: Lab, content: bytes) -> None:
     with pytest.raises(DisarrayError):
         subject_of(lab, content)
+
+
+def test_a_zstd_file_is_refused_by_name_where_nothing_can_unpack_it(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed = zstandard.compress(WHOLE)
+    assert subject_of(lab, packed) == "CELL42"
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(UnreadableFileError, match="Install the package 'zstandard'"):
+        subject_of(lab, packed)

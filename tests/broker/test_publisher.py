@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from disarray.broker import publisher
 from disarray.broker.messages import decode_message
 from disarray.broker.publisher import RabbitTransport
+from disarray.broker.routing import routing_key
 from disarray.broker.topology import declare_worker_queue
 from disarray.broker.transport import Announcement
 from disarray.errors import ConfigError, TransportUnavailableError
 from disarray.model.notification import Notification, Reason
+from tests.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,6 +95,37 @@ def test_a_lost_connection_is_an_error_and_the_next_publication_connects_again(
     assert transport.publish([announce(2)]).delivered == {"agent:2"}
     assert received(channel, queue) == ["agent:1", "agent:2"]
     transport.close()
+
+
+def test_what_was_confirmed_before_the_connection_broke_is_not_sent_again(
+    door: Door, names: Names, channel: Any, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transport = RabbitTransport(door.url, names=names)
+
+    def breaks_at_the_second(subject: str) -> str:
+        if subject == "TOOL02":
+            door.shut()
+        return routing_key(subject)
+
+    monkeypatch.setattr(publisher, "routing_key", breaks_at_the_second)
+    receipt = transport.publish([announce(1, "TOOL01"), announce(2, "TOOL02"), announce(3, "TOOL03")])
+    assert receipt.delivered == {"agent:1"}
+    assert receipt.unroutable_subjects == frozenset()
+    assert received(channel, queue) == ["agent:1"]
+
+
+def test_a_queue_that_refuses_a_message_holds_up_its_own_subjects_alone(
+    transport: RabbitTransport, channel: Any, names: Names, queue: str
+) -> None:
+    full = {"x-queue-type": "quorum", "x-max-length": 1, "x-overflow": "reject-publish"}
+    channel.exchange_declare(names.exchange, exchange_type="topic", durable=True)
+    channel.queue_declare(names.worker_queue("Worker02"), durable=True, arguments=full)
+    channel.queue_bind(names.worker_queue("Worker02"), names.exchange, routing_key=routing_key("OVEN"))
+    eventually(lambda: "OVEN" in transport.publish([announce(1, "OVEN")]).unroutable_subjects)
+    receipt = transport.publish([announce(2, "OVEN"), announce(3, "TOOL01")])
+    assert receipt.delivered == {"agent:3"}
+    assert receipt.unroutable_subjects == {"OVEN"}
+    assert received(channel, queue) == ["agent:3"]
 
 
 def test_a_lost_confirmation_leads_to_a_copy_with_the_same_id(

@@ -104,7 +104,7 @@ def test_once_without_a_broker_keeps_everything_and_ends_with_code_1(project: Pa
     _, lines = ended.communicate(timeout=60)
     assert ended.returncode == 1
     assert "kept and sent again" in lines
-    assert "0 bytes wait" not in lines
+    assert "; 0 bytes wait" not in lines
     assert "s3cret" not in lines
     assert "Traceback" not in lines
 

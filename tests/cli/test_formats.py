@@ -3,6 +3,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import tomllib
 from pathlib import Path
 
@@ -55,6 +56,15 @@ def test_try_proposes_a_block_that_loads_without_change(name: str, tmp_path: Pat
     (tmp_path / "disarray.toml").write_text(block)
     (dataset,) = load_datasets(tmp_path / "disarray.toml")
     assert dataset.event_time.zone == "Europe/Berlin"
+
+
+def test_the_metric_that_try_suggests_loads_once_its_marks_are_gone(tmp_path: Path) -> None:
+    shown = run("try", FIXTURES / "maccor.070", "--zone", "Europe/Berlin")
+    block = re.sub(r"(?m)^# (?=\[|kind|input)", "", shown[shown.index("[[dataset]]") :])
+    (tmp_path / "disarray.toml").write_text(block)
+    (dataset,) = load_datasets(tmp_path / "disarray.toml")
+    (metric,) = dataset.metrics
+    assert f"disarray value CELL-17 {metric.name}" in shown
 
 
 def test_try_shows_readings_counts_and_advice() -> None:

@@ -76,3 +76,10 @@ def test_files_become_numbers_on_an_embedded_database_that_nobody_set_up(
     [told] = late["passes"]
     assert (told["arrival"], told["segments_scanned"], told["readings_to_the_right"]) == ("late", 1, 120)
     assert "good_total is 480 as of" in disarray("value", "TOOL07", "good_total").stdout
+    description = tmp_path / "disarray.toml"
+    description.write_text(description.read_text().replace('kind = "sum"', 'kind = "max"'))
+    rebuilt = disarray("ingest")
+    assert rebuilt.stdout.startswith(
+        "TOOL07 (tools): rebuilt under a new definition, 4 segments scanned (480 readings)"
+    ), rebuilt.stderr
+    assert "good_total is 2 as of" in disarray("value", "TOOL07", "good_total").stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -60,3 +61,15 @@ def test_a_file_that_is_not_there_or_belongs_nowhere_is_refused(
         notifications_of([str(tmp_path / "inbox" / "gone.csv")], datasets)
     with pytest.raises(ConfigError, match=r"no dataset of .* takes"):
         notifications_of([str(tmp_path / "elsewhere.csv")], datasets)
+
+
+def test_only_the_head_of_a_file_is_looked_at(tmp_path: Path, datasets: dict[str, Dataset]) -> None:
+    path = tmp_path / "inbox" / "large.csv"
+    path.write_bytes(b"# cell: C18\ntime,volts\n" + b"\xff\xfe\x00 no reading at all\n" * 1000)
+    # As large as a disk can hold: read whole, it would never end.
+    os.truncate(path, 1 << 40)
+    [found] = notifications_of([str(path)], datasets)
+    assert found.subject_key == "C18"
+    path.write_text("# operator: ada\n# ce")
+    with pytest.raises(UnreadableFileError, match="preamble is not complete"):
+        notifications_of([str(path)], datasets)

@@ -56,8 +56,10 @@ def test_a_rejection_changes_no_number(run: Run, plant: Plant, late: Path) -> No
     assert "nothing of file" in again.stderr
 
 
-@pytest.mark.parametrize("given", [("--by", "ada"), ("--reason", "x")])
-def test_a_decision_needs_a_reason_and_a_name(
-    run: Run, plant: Plant, late: Path, given: tuple[str, str]
-) -> None:
-    assert run("quarantine", "release", str(late), *given).returncode == 2
+def test_a_decision_needs_a_reason_and_a_dry_run_decides_nothing(run: Run, plant: Plant, late: Path) -> None:
+    assert run("quarantine", "release", str(late), "--by", "ada").returncode == 2
+    for decision in ("release", "reject"):
+        ended = run("quarantine", decision, str(late), "--reason", "x", "--dry-run")
+        assert (ended.returncode, "nothing was changed" in ended.stdout) == (0, True)
+    assert len(json.loads(run("quarantine", "list", "--json").stdout)) == 1
+    assert json.loads(run("queue", "list", "--json").stdout) == []

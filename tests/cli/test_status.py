@@ -54,7 +54,7 @@ def test_status_counts_what_waits_and_runs_and_names_who_and_what_is_left_over(
     assert "2 available" in lines["queue"]
     assert "1 claimed" in lines["queue"]
     assert "3 pending" in lines["files"]
-    assert lines["Worker02"].split()[1:4] == ["TOOL*", "1", "1"]
+    assert lines["Worker02"].split()[1:5] == ["active", "TOOL*", "1", "1"]
     assert lines["Waiting,"].endswith("bound to no instance: LOST-1")
 
 

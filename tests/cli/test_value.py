@@ -36,6 +36,7 @@ def test_a_value_at_an_instant_is_that_of_the_last_reading_before_it(run: Run, p
             "value": 120 + 0 + 1 + 2,
             "reading_at": "2026-10-01T09:01:00Z",
             "final": True,
+            "readings_dropped": False,
         }
     ]
     assert (told["subject"], told["metric"], told["stale_from"]) == ("TOOL07", "good_total", None)

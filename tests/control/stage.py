@@ -75,6 +75,12 @@ class Actor:
             )
         self.items.clear()
 
+    def fail_all(self) -> None:
+        """All in one call, in whatever order they come."""
+        failures = [queue.Failure(item.queue_id, "unreadable") for item in reversed(self.items)]
+        queue.fail_items(self.connection, failures, self.life(), retry_delay_seconds=0)
+        self.items.clear()
+
     def release(self) -> None:
         for key in sorted({item.subject_key for item in self.items}):
             queue.release_subject(self.connection, key, self.life())
@@ -148,9 +154,10 @@ class Stage:
         return actor.pending
 
     def waits_for_lock(self, actor: Actor) -> bool:
+        """Whether somebody on the stage is in its way; a vacuum that happens to be is none of the script's."""
+        others = [other.connection.info.backend_pid for other in self.actors.values() if other is not actor]
         row = self.watcher.execute(
-            "select wait_event_type = 'Lock' from pg_stat_activity where pid = %s",
-            (actor.connection.info.backend_pid,),
+            "select pg_blocking_pids(%s) && %s::int[]", (actor.connection.info.backend_pid, others)
         ).fetchone()
         return row is not None and bool(row[0])
 

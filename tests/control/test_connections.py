@@ -76,6 +76,22 @@ def test_a_pool_without_a_server_says_that_the_database_does_not_answer(dsn: str
     nowhere = psycopg.conninfo.make_conninfo(dsn, host="127.0.0.1", port=1)
     with pytest.raises(DatabaseUnavailableError, match="disarray doctor"):
         connections.connect(nowhere)
+    with connections.open_pool(nowhere) as pool:
+        pool.timeout = 0.2
+        with pytest.raises(DatabaseUnavailableError, match="disarray doctor"), pool.connection():
+            pass
+
+
+def test_a_commit_whose_answer_is_lost_says_that_the_database_does_not_answer(
+    connection: Connection, pool: Pool
+) -> None:
+    def commit() -> None:
+        with pool.connection() as cut, connections.transaction(cut):
+            cut.execute("create table unsure ()")
+            cut_pooled_connections(connection)
+
+    with pytest.raises(DatabaseUnavailableError):
+        commit()
 
 
 def test_the_limits_are_in_force_from_the_first_statement_on(dsn: str) -> None:
@@ -253,5 +269,5 @@ def test_every_code_that_a_function_raises_is_our_own_and_has_its_exception() ->
 
 def test_every_exception_that_a_function_raises_names_its_code() -> None:
     for file in (SQL_FOLDER / "functions").iterdir():
-        for statement in re.findall(r"raise exception.*?;", file.read_text(), re.DOTALL):
-            assert "using errcode" in statement, f"{file.name}: {statement}"
+        for statement in re.findall(r"raise exception.*?;$", file.read_text(), re.DOTALL | re.MULTILINE):
+            assert re.search(r"using\s+errcode = ", statement), f"{file.name}: {statement}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ import pytest
 
 from disarray.control import events, files, instances
 from disarray.errors import InvalidRequestError
+from tests.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,6 +64,27 @@ def test_this_month_and_the_coming_ones_are_provisioned_once(in_march: Connectio
     assert events.provision_event_partitions(in_march, months_ahead=2) == 0
     assert events.provision_event_partitions(in_march, months_ahead=3) == 1
     assert partitions(in_march) == ["2031_03", "2031_04", "2031_05", "2031_06", "default"]
+
+
+def test_two_that_begin_together_provision_once(
+    in_march: Connection, connect: Callable[[], Connection]
+) -> None:
+    second = connect()
+    with ThreadPoolExecutor(1) as pool:
+        with in_march.transaction():
+            assert events.provision_event_partitions(in_march, months_ahead=2) == 3
+            waiting = pool.submit(events.provision_event_partitions, second, months_ahead=2)
+            eventually(lambda: is_waiting(in_march, second), seconds=5)
+        assert waiting.result() == 0
+    assert partitions(in_march) == ["2031_03", "2031_04", "2031_05", "default"]
+
+
+def is_waiting(connection: Connection, other: Connection) -> bool:
+    row = connection.execute(
+        "select exists (select from pg_locks where pid = %s and not granted)", (other.info.backend_pid,)
+    ).fetchone()
+    assert row is not None
+    return bool(row[0])
 
 
 def test_registering_an_instance_provisions_them_as_well(in_march: Connection) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import files, instances, queue, status
+from disarray.control import events, files, instances, queue, status
 from disarray.control.files import Notification
+from disarray.control.instances import InstanceState
 from disarray.errors import InvalidRequestError, StaleIncarnationError, UnknownInstanceError
 
 if TYPE_CHECKING:
@@ -151,3 +153,79 @@ def test_a_former_life_can_claim_and_renew_nothing(connection: Connection) -> No
     for attempt in attempts:
         with pytest.raises(StaleIncarnationError, match="Stop this process"):
             attempt()
+
+
+DECISION = {"reason": "the share is moved", "by": "alice"}
+
+
+def test_a_paused_instance_claims_nothing_also_after_a_restart_until_it_is_resumed(
+    connection: Connection,
+) -> None:
+    enqueue_one_of_each(connection, "TOOL01", "TOOL02")
+    holder = instances.register_instance(connection, "Worker01")
+    instances.pause_instance(connection, "Worker01", **DECISION)
+    assert served_by(connection, holder) == set()
+    assert instances.instance_state(connection, "Worker01") is InstanceState.PAUSED
+    again = instances.register_instance(connection, "Worker01")
+    assert served_by(connection, again) == set()
+    instances.resume_instance(connection, "Worker01", **DECISION)
+    assert instances.instance_state(connection, "Worker01") is InstanceState.ACTIVE
+    assert served_by(connection, again) == {"TOOL01", "TOOL02"}
+
+
+def test_a_draining_instance_finishes_what_it_holds_and_its_next_life_claims_again(
+    connection: Connection,
+) -> None:
+    enqueue_one_of_each(connection, "TOOL01", "TOOL02")
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder, queue.FetchPolicy(limit=1))
+    instances.drain_instance(connection, "Worker01", **DECISION)
+    assert served_by(connection, holder) == set()
+    assert queue.renew_subjects(connection, [item.subject_key], holder, lease_seconds=60) == [
+        item.subject_key
+    ]
+    [known] = instances.list_instances(connection)
+    assert (known.state, known.claimed_items) == (InstanceState.DRAINING, 1)
+    queue.complete_item(connection, item.queue_id, holder)
+    assert served_by(connection, holder) == set()
+    # Nothing of it runs any more: the subject is free for others at once, not when the lease ends.
+    assert [known.held_subjects for known in instances.list_instances(connection)] == [0]
+    again = instances.register_instance(connection, "Worker01")
+    assert instances.instance_state(connection, "Worker01") is InstanceState.ACTIVE
+    assert len(served_by(connection, again)) == 1
+
+
+def test_others_serve_what_a_paused_instance_leaves(connection: Connection) -> None:
+    enqueue_one_of_each(connection, "TOOL01", "TOOL01")
+    holder = instances.register_instance(connection, "Worker01")
+    [item] = queue.fetch_items(connection, holder, queue.FetchPolicy(limit=1))
+    instances.pause_instance(connection, "Worker01", **DECISION)
+    other = instances.register_instance(connection, "Worker02")
+    assert served_by(connection, other) == set()
+    queue.complete_item(connection, item.queue_id, holder)
+    assert served_by(connection, holder) == set()
+    assert served_by(connection, other) == {"TOOL01"}
+
+
+def test_who_paused_an_instance_and_why_is_written_down(connection: Connection) -> None:
+    instances.register_instance(connection, "Worker01")
+    instances.pause_instance(connection, "Worker01", **DECISION)
+    instances.drain_instance(connection, "Worker01", **DECISION)
+    instances.resume_instance(connection, "Worker01", **DECISION)
+    noted = events.list_events(connection, since=datetime.now(UTC) - timedelta(hours=1))
+    told = [(event.event_type, event.metadata) for event in noted if event.metadata.get("by")]
+    assert told == [(kind, DECISION) for kind in ("instance_resumed", "instance_draining", "instance_paused")]
+
+
+@pytest.mark.parametrize(
+    "change", [instances.pause_instance, instances.drain_instance, instances.resume_instance]
+)
+def test_only_a_known_instance_is_paused_and_only_with_a_reason(
+    connection: Connection, change: Callable[..., None]
+) -> None:
+    with pytest.raises(UnknownInstanceError, match="disarray workers list"):
+        change(connection, "Nobody", **DECISION)
+    instances.register_instance(connection, "Worker01")
+    with pytest.raises(InvalidRequestError):
+        change(connection, "Worker01", reason=" ", by="alice")
+    assert instances.instance_state(connection, "Nobody") is None

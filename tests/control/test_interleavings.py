@@ -203,6 +203,88 @@ def take_step(actor: Actor, step: str, uri: str) -> None:
                 actor.connection.rollback()
 
 
+@pytest.mark.parametrize("change", [instances.pause_instance, instances.drain_instance])
+@pytest.mark.parametrize("order", every_order(("begin", "claim", "commit", "claim"), ("change",)))
+def test_once_a_pause_has_returned_no_claim_comes_after_it(
+    stage: Stage, order: Order, change: Callable[..., None]
+) -> None:
+    stage.enqueue("file:///a", subject="TOOL01")
+    stage.enqueue("file:///b", subject="TOOL02")
+    worker, operator = stage.actor("Worker01"), stage.actor("Operator")
+    worker.start()
+    seen_by_operator: list[int] = []
+
+    def decide() -> None:
+        change(operator.connection, "Worker01", reason="share is moved", by="ada")
+        [known] = instances.list_instances(operator.connection)
+        seen_by_operator.append(known.claimed_items)
+
+    for number, step in order:
+        if number == 0:
+            future = stage.run(worker, getattr(worker, step))
+            assert future.done(), f"{step} waits for the operator"
+            future.result()
+        else:
+            stage.run(operator, decide)
+    assert operator.pending is not None
+    operator.pending.result(timeout=20)
+    worker.claim()
+    [known] = [each for each in instances.list_instances(stage.watcher) if each.instance_name == "Worker01"]
+    assert [known.claimed_items] == seen_by_operator
+    assert len(worker.items) == known.claimed_items
+
+
+def test_a_pause_waits_for_no_other_instance(stage: Stage) -> None:
+    stage.enqueue("file:///a", subject="TOOL01")
+    worker, other, operator = (stage.actor(name) for name in ("Worker01", "Worker02", "Operator"))
+    worker.start()
+    other.start()
+    worker.begin()
+    worker.claim()
+    pausing = stage.run(
+        operator,
+        lambda: instances.pause_instance(operator.connection, "Worker02", reason="x", by="ada"),
+    )
+    assert pausing.done()
+    pausing.result()
+    # Nor is its own next life held up by a claim that hangs.
+    assert stage.run(other, other.start).done()
+    worker.commit()
+
+
+@pytest.mark.parametrize("order", every_order(("begin", "fail_all", "commit"), ("begin", "both", "commit")))
+def test_failures_of_several_subjects_in_one_call_never_deadlock_with_a_batch_of_notifications(
+    stage: Stage, order: Order
+) -> None:
+    for subject in ("TOOL01", "TOOL02"):
+        stage.enqueue(f"file:///{subject}/a", f"file:///{subject}/b", subject=subject)
+    worker, agent = stage.actor("Worker01"), stage.actor("Agent")
+    assert len(worker.claim(FetchPolicy(limit=10, max_subjects=2, lease_seconds=LEASE_SECONDS))) == 4
+
+    def announce_both() -> None:
+        again = [
+            files.Notification(f"file:///{subject}/{name}", subject, Reason.QUIET)
+            for subject in ("TOOL02", "TOOL01")
+            for name in "bca"
+        ]
+        files.enqueue_files(agent.connection, again)
+
+    actors = [worker, agent]
+    for number, step in order:
+        actor = actors[number]
+        if actor.pending is not None and not actor.pending.done():
+            finish_others(stage, actors, waiting=actor)
+        steps = {"fail_all": worker.fail_all, "both": announce_both}
+        future = stage.run(actor, steps.get(step) or getattr(actor, step))
+        if future.done():
+            future.result()
+    for actor in actors:
+        assert actor.pending is not None
+        actor.pending.result(timeout=20)
+        actor.connection.rollback()
+    stage.drain()
+
+
 def test_two_fetches_at_once_take_different_subjects_and_neither_waits(stage: Stage) -> None:
     stage.enqueue("file:///a", subject="TOOL01")
     stage.enqueue("file:///b", subject="TOOL02")

@@ -283,3 +283,26 @@ def test_subjects_are_listed_by_steps_of_the_index(
     assert session.execute(statement.encode()).fetchone() == (20,)
     execution = execute_explained(session, statement)
     assert [scan for scan in execution.of("segment") if scan.rows_read > 150] == []
+
+
+def test_a_shift_of_bases_folds_once_also_where_no_statistics_were_ever_taken(connection: Connection) -> None:
+    segments = 300
+    with connection.transaction(force_rollback=True):
+        connection.execute(
+            "insert into disarray.metric values ('D', '', 'm', 'sum', 'trapezoid', null, false, '')"
+        )
+        connection.execute(
+            """
+            insert into disarray.segment_metric (
+                dataset, subject_key, metric, channel, segment_us, piece, readings, points, total_float,
+                first_us, last_us
+            )
+            select 'D', 'S', 'm', '', at_us, 0, 1, 1, 1.0, at_us, at_us
+            from generate_series(1, %s) as at_us
+            """,
+            (segments,),
+        )
+        done = execute_explained(connection, "select telemetry.recompute_running_totals('D', 'S', 2)")
+    # Once to find the series, once to fold and once to compare: not once more for each base.
+    assert sum(scan.rows_read for scan in done.of("segment_metric")) <= 4 * segments
+    assert sum(scan.rows_read for scan in done.of("metric")) <= segments

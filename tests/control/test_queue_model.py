@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -18,7 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from disarray.control import files, instances, queue, subjects
+from disarray.control import commits, connections, files, instances, queue, subjects
+from disarray.control.commits import SubjectCommit
 from disarray.control.files import Notification, Reason, Verdict
 from disarray.control.queue import FetchPolicy, Holder, QueueId, QueueItem
 from disarray.errors import LeaseLostError, NotBlacklistedError, StaleIncarnationError
@@ -60,6 +63,10 @@ results = st.fixed_dictionaries(
     },
 )
 instance_names = st.sampled_from(sorted(PATTERNS))
+
+
+class AbandonedError(Exception):
+    """The transaction ends before its commit, as when the process dies."""
 
 
 def has_claims(machine: QueueMachine) -> bool:
@@ -345,6 +352,55 @@ class QueueMachine(RuleBasedStateMachine):
         assert queue.return_unknown_claims(self.connection, known_ids, holder) == len(unknown)
         for row in unknown:
             self.model.give_back(row, "released", attempts=0)
+
+    @precondition(lambda self: self.handed_out)
+    @rule(
+        data=st.data(),
+        result=results,
+        reconciles=st.booleans(),
+        is_abandoned=st.sampled_from([False, False, True]),
+    )
+    def commit(
+        self, data: st.DataObject, result: dict[str, Any], reconciles: bool, is_abandoned: bool
+    ) -> None:
+        """A pass over a subject ends in one transaction: whole, refused, or abandoned on the way."""
+        item, holder = data.draw(st.sampled_from(self.handed_out[-8:]), "claim")
+        lock = self.model.locks.get(item.subject_key)
+        is_held = self.model.holds(item.subject_key, holder) and lock is not None and lock.fence == item.fence
+        batch = [
+            row
+            for row in self.model.claimed_by(holder)
+            if row.subject == item.subject_key and row.fence == item.fence
+        ]
+        completions = {QueueId(row.queue_id): result for row in batch} or {item.queue_id: result}
+        commit = SubjectCommit(
+            run_id=uuid4(), subject_key=item.subject_key, fence=item.fence, completions=completions
+        )
+        expects_error = not is_held or not batch
+        frontier = None
+        try:
+            with connections.transaction(self.connection):
+                commits.commit_subject(self.connection, commit, holder)
+                if reconciles:
+                    frontier = subjects.reconcile_subject(self.connection, item.subject_key, holder)
+                if is_abandoned:
+                    raise AbandonedError
+        except LeaseLostError:
+            assert expects_error
+        except AbandonedError:
+            assert not expects_error
+        else:
+            assert not expects_error
+            for row in batch:
+                self.model.complete(row, result)
+            if reconciles:
+                assert frontier == min(self.model.open_ranges.pop(item.subject_key, []), default=None)
+        # Whoever did not hear how it ended finds out here, and nowhere else.
+        took_effect = not expects_error and not is_abandoned
+        assert commits.is_committed(self.connection, commit.run_id, item.subject_key) == took_effect
+        if took_effect:
+            with pytest.raises(LeaseLostError):
+                commits.commit_subject(self.connection, replace(commit, run_id=uuid4()), holder)
 
     @precondition(lambda self: self.ended_claims())
     @rule(data=st.data())

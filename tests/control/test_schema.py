@@ -13,6 +13,7 @@ import pytest
 
 from disarray.control.files import Reason
 from disarray.control.migrations import migrate
+from disarray.control.reference import reference
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 SNAPSHOT = Path(__file__).parent / "schema.txt"
+PAGE = Path(__file__).parents[2] / "docs" / "sql-api.md"
 
 # The months for which there are partitions depend on the day; test_clock exists in tests alone.
 OWN_RELATIONS = """
@@ -174,6 +176,16 @@ def test_the_schema_is_the_one_that_was_reviewed(connection: Connection) -> None
         SNAPSHOT.write_text(schema, encoding="utf-8")
     assert schema == SNAPSHOT.read_text(encoding="utf-8"), (
         "the schema changed; if that was meant, run: DISARRAY_WRITE_SCHEMA=1 pytest tests/control/test_schema.py"
+    )
+
+
+def test_the_page_of_the_sql_api_is_what_the_functions_say_today(connection: Connection) -> None:
+    migrate(connection)
+    page = reference(connection)
+    if os.environ.get("DISARRAY_WRITE_SCHEMA"):
+        PAGE.write_text(page, encoding="utf-8")
+    assert page == PAGE.read_text(encoding="utf-8"), (
+        "the functions changed; run: DISARRAY_WRITE_SCHEMA=1 pytest tests/control/test_schema.py"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -10,23 +11,35 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.types.json import Jsonb
 
 from disarray.control import (
+    audit,
     catalog,
     commits,
+    dead_letters,
+    definitions,
     events,
+    explanations,
+    figures,
     files,
+    housekeeping,
     instances,
     migrations,
     quarantine,
     queue,
+    readings,
+    requests,
+    runs,
     status,
     subjects,
+    tokens,
     values,
     verification,
 )
 from disarray.control.commits import DatasetCommit, LakeFile, SubjectCommit
-from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState
+from disarray.model.dataset import Store, Version
+from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState, RebuildStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,7 +93,8 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     assert [known.instance_name for known in instances.list_instances(session)] == ["Worker01"]
     assert status.queue_status(session)["queue"]["available"] == 3
     migrations.check_schema(session)
-    called = everything_about_the_catalog(session)
+    called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
+    called |= everything_about_the_api(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
@@ -88,6 +102,50 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
         "renew_subjects", "mark_dirty", "reconcile_subject", "complete_item", "complete_items", "fail_item",
         "return_unknown_claims", "release_subject", "list_queue", "blacklist_file", "allow_file", "list_files",
         "list_instances", "list_migrations", "queue_status", "provision_event_partitions", "drop_old_events",
+    }  # fmt: skip
+
+
+def everything_an_operator_asks(session: Connection) -> set[str]:
+    """A dead letter with its two ends, an instance with its states, a stale subject, and all the listings."""
+    since = datetime.now(UTC) - timedelta(hours=1)
+    decision = {"reason": "late", "by": "alice"}
+    holder = instances.register_instance(session, "Worker04", subject_patterns=["DEAD*"])
+    files.enqueue_file(session, "file:///dead", "DEAD1")
+    [item] = queue.fetch_items(session, holder)
+    failure = queue.Failure(item.queue_id, "unreadable", is_permanent=True)
+    subjects.mark_dirty(
+        session, "DEAD1", holder, range_start=since, range_end=since + timedelta(1), reason="late"
+    )
+    queue.fail_items(session, [failure], holder)
+    assert len(dead_letters.list_dead_letters(session)) == 1
+    assert len(dead_letters.retry_dead_letters(session, ["file:///dead"], **decision)) == 1
+    [item] = queue.fetch_items(session, holder)
+    queue.fail_items(session, [replace(failure, queue_id=item.queue_id)], holder)
+    dead_letters.discard_dead_letters(session, ["file:///dead"], **decision)
+    assert files.reingest_file(session, "file:///dead", **decision) is not None
+    instances.pause_instance(session, "Worker04", **decision)
+    instances.drain_instance(session, "Worker04", **decision)
+    instances.resume_instance(session, "Worker04", **decision)
+    assert instances.instance_state(session, "Worker04") == "active"
+    queue.release_subject(session, "DEAD1", holder)
+    assert [asked.held_by for asked in subjects.request_reconcile(session, None, **decision)] == [None]
+    assert subjects.list_subject_states(session, subject_key="DEAD1")[0].stale_from == since
+    assert {each.subject_key for each in runs.list_runs(session)} == {"CELL1", "LATE1"}
+    assert {run.subject_key for run in runs.list_runs(session)} == {"CELL1", "LATE1"}
+    assert events.count_events(session, since=since)["dead_letter"] == 2
+    assert len(events.list_events(session, since=since, subject_key="DEAD1")) > 5
+    assert explanations.explain_segment(session, "cells", "CELL1", segment_us=0) is not None
+    told = explanations.list_metric_restatements(
+        session, "cells", "CELL1", metric="sum", channel="", at_us=10
+    )
+    assert [noted.new for noted in told] == [7]
+    assert figures.sum_figures(session).commits == 3
+    assert len(figures.lateness_histogram(session)) == 9
+    return {
+        "fail_items", "list_dead_letters", "retry_dead_letters", "discard_dead_letters", "reingest_file",
+        "pause_instance", "drain_instance", "resume_instance", "instance_state", "request_reconcile",
+        "list_subject_states", "list_runs", "list_events", "count_events", "explain_segment",
+        "list_metric_restatements", "sum_figures", "lateness_histogram",
     }  # fmt: skip
 
 
@@ -141,10 +199,6 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert len(catalog.load_segment_fragments(session, "cells", "CELL1", segments=[0])) == 1
     assert list(catalog.load_file_fragments(session, ["file:///cell"])) == ["file:///cell"]
     assert catalog.load_fingerprints(session, ["file:///cell"]) == {}
-    other = session.execute(
-        "select disarray.find_other_version('cells', 'CELL1', 'p1', 's1', '{}')"
-    ).fetchone()
-    assert other == (None,)
     assert catalog.find_same_content(session, "cells", "CELL1", content_hashes=["h"]) == {}
     assert status.current_us(session) > 0
     [base] = values.load_bases(session, "cells", "CELL1", metric="sum", from_us=5, to_us=10)
@@ -161,15 +215,45 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
     everything_about_a_quarantine(session)
+    everything_about_a_table(session)
+    everything_about_housekeeping(session)
+    everything_about_an_audit(session)
+    everything_about_a_definition(session)
     return {
+        "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
+        "load_kept_fragments", "queue_compaction", "compact_segments", "seal_segments", "list_dead_lake_files",
+        "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
+        "audit_origins", "load_base_chains", "list_live_lake_files",
         "register_dataset", "commit_subject", "is_committed", "high_event_us", "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_fingerprints", "find_same_content", "current_us",
-        "find_other_version",
+        "assert_in_force", "load_definition", "definition_in_force", "load_subject_versions", "list_rebuilds",
+        "count_rebuilt", "queue_rebuilds", "load_rebuild_files",
         "load_bases", "stale_from", "load_rollup", "list_restatements", "list_subjects", "list_quarantine",
         "release_file", "reject_file", "preview_commit", "list_file_events", "describe_file",
+        "provision_readings", "change_store", "store_of", "queue_copies", "list_copies", "prepare_months",
+        "number_sources", "name_sources", "clear_rows",
     }  # fmt: skip
+
+
+def everything_about_the_api(session: Connection) -> set[str]:
+    """A token from its first day to its last, and a request that is made twice."""
+    tokens.create_token(
+        session, token_id="0" * 16, token_name="ada", token_hash=b"h" * 32, scope="read", by="alice",
+        valid_for=timedelta(days=1),
+    )  # fmt: skip
+    assert tokens.find_token(session, "0" * 16) == tokens.KnownToken("ada", "read", b"h" * 32)
+    [known] = tokens.list_tokens(session)
+    assert known.last_used_at is not None
+    assert tokens.revoke_token(session, "ada", by="alice")
+    request = requests.Request("ada", "POST /files/reingest", "k1")
+    with session.transaction():
+        assert requests.begin_request(session, request, request_hash=b"r") is None
+        requests.keep_answer(session, request, request_hash=b"r", answer="{}")
+    assert requests.begin_request(session, request, request_hash=b"r") == "{}"
+    return {"create_token", "find_token", "list_tokens", "revoke_token", "begin_request", "keep_answer"}
 
 
 def everything_about_a_quarantine(session: Connection) -> None:
@@ -186,7 +270,8 @@ def everything_about_a_quarantine(session: Connection) -> None:
         changes=CatalogChanges(added=(parked,), dropped=(), cut=(), released=()), source_uris=["file:///late"],
     )  # fmt: skip
     commit = SubjectCommit(
-        run_id=uuid.uuid4(), subject_key="LATE1", fence=item.fence, datasets=[part], completions={item.queue_id: {}}
+        run_id=uuid.uuid4(), subject_key="LATE1", fence=item.fence, datasets=[part], completions={item.queue_id: {}},
+        lake_files=[LakeFile(path="y.parquet", bytes=1, checksum="c")],
     )  # fmt: skip
     commits.commit_subject(session, commit, holder)
     assert [waiting.readings for waiting in quarantine.list_quarantine(session)] == [3]
@@ -201,6 +286,142 @@ def everything_about_a_quarantine(session: Connection) -> None:
     told = events.list_file_events(session, "file:///late")
     assert {"quarantine_released", "quarantine_rejected"} <= {event.event_type for event in told}
     assert files.describe_file(session, "file:///late") is not None
+
+
+def everything_about_a_table(session: Connection) -> None:
+    """A table of readings, made, changed, prepared, cleared and left again."""
+    column = {"name": "amps", "type": "float64"}
+    metric = {
+        "metric": "sum", "name": "sum", "local": "_local_sum", "restarted": "_restarted_sum", "type": "int64",
+        "kind": "sum",
+    }  # fmt: skip
+    definition = {
+        "table": "shelf", "running": "shelf_running", "segment_us": 10, "chunk_us": 10**12,
+        "columns": [column], "metrics": [metric],
+    }  # fmt: skip
+
+    def call(name: str, *arguments: object) -> object:
+        places = sql.SQL(", ").join([sql.Placeholder()] * len(arguments))
+        statement = sql.SQL("select disarray.{}({})").format(sql.Identifier(name), places)
+        row = session.execute(statement, arguments).fetchone()
+        assert row is not None
+        return row[0]
+
+    assert call("provision_readings", "shelf", "timescale", Jsonb(definition)) == "timescale"
+    changed = definition | {"columns": [column | {"type": "int64"}, {"name": "job", "type": "string"}]}
+    call("change_store", "shelf", "timescale", Jsonb(changed))
+    assert call("store_of", "shelf") == "timescale"
+    # A hypertable needs none.
+    assert readings.prepare_months(session, "shelf", [0, 40 * 86_400_000_000]) in (0, 2)
+    numbers = readings.number_sources(session, ["file:///b", "file:///a"])
+    assert readings.name_sources(session, numbers.values()) == {
+        number: uri for uri, number in numbers.items()
+    }
+    holder = instances.register_instance(session, "Worker04", subject_patterns=["SHELF*"])
+    files.enqueue_file(session, "file:///shelf", "SHELF1", metadata={"dataset": "shelf"})
+    [item] = queue.fetch_items(session, holder)
+    types = readings.clear_rows(
+        session, "shelf", "SHELF1", holder, fence=item.fence, store=Store.TIMESCALE, segments=[0]
+    )
+    assert (types["amps"], types["job"], types["_local_sum"]) == ("bigint", "text", "bigint")
+    assert readings.list_copies(session, "shelf") == []
+    assert readings.queue_copies(session, "shelf", by="alice") == 0
+
+
+def everything_about_a_definition(session: Connection) -> None:
+    """A dataset that is defined anew, a subject that is rebuilt, and one that is not."""
+    session.execute("select disarray.assert_in_force(array['cells'], array['p1'], array['s1'])")
+    queued = session.execute(
+        "select disarray.register_dataset('cells', 'p1', 's2', '{\"a\": 1}', '[]')"
+    ).fetchone()
+    assert queued == (2,)
+    assert definitions.definition_in_force(session, "cells") == Version("p1", "s2")
+    definition = session.execute("select disarray.load_definition('cells', 'p1', 's2')").fetchone()
+    assert definition == ({"a": 1},)
+    made = definitions.load_subject_versions(session, ["CELL1"])
+    assert made == {("cells", "CELL1"): definitions.SubjectVersion(Version("p1", "s1"), is_in_force=False)}
+    assert definitions.load_rebuild_files(session, "cells", "CELL1") == {}
+    assert [each.segments for each in definitions.list_rebuilds(session, subject_key="CELL1")] == [1]
+    assert definitions.queue_rebuilds(session, dataset="cells", subject_key="CELL1") == 1
+    holder = instances.register_instance(session, "Worker02", subject_patterns=["CELL*"])
+    [item] = queue.fetch_items(session, holder)
+    nothing = CatalogChanges(added=(), dropped=(), cut=(), released=())
+    step = RebuildStep(before=Version("p1", "s1"), kept_metrics=("sum",), kept_rollups=())
+    part = DatasetCommit(
+        dataset="cells", parse_version="p1", scan_version="s2", changes=nothing, segments=[], metrics=[], rollups=[],
+        source_uris=[], rebuild=step,
+    )  # fmt: skip
+    commit = SubjectCommit(
+        run_id=uuid.uuid4(), subject_key="CELL1", fence=item.fence, datasets=[part], completions={item.queue_id: {}},
+        read_again={"file:///cell": {"content_hash": "h", "parse_version": "p1"}},
+    )  # fmt: skip
+    commits.commit_subject(session, commit, holder)
+    assert definitions.count_rebuilt(session, "cells") == (1, 2)
+
+
+def everything_about_an_audit(session: Connection) -> None:
+    """Every rule looked at once: the commit of CELL1 left no fingerprint, and that is all that is found."""
+    hour = timedelta(hours=1)
+    found = [
+        *audit.audit_files(session, since=hour, limit=9),
+        *audit.audit_leases(session, since=hour, patience=hour, limit=9),
+        *audit.audit_progress(session, patience=hour, limit=9),
+        *audit.audit_limits(session, limit=9),
+        *audit.audit_readings(session, limit=9),
+        *audit.audit_commits(session, limit=9),
+        *audit.audit_origins(session, limit=9),
+    ]
+    assert {finding.rule for finding in found} == {"readings_have_an_origin"}
+    assert [link.base_int for link in audit.load_base_chains(session, "CELL1")] == [0]
+    assert audit.list_live_lake_files(session) != []
+
+
+def everything_about_housekeeping(session: Connection) -> None:
+    """The segment of CELL1 compacted, sealed, and its files deleted and forgotten."""
+    holder = instances.register_instance(session, "Worker02", subject_patterns=["CELL*"])
+    now, hour = timedelta(0), timedelta(hours=1)
+    with housekeeping.housekeeping_turn(session) as is_ours:
+        assert is_ours
+    cold = session.execute(
+        "select * from disarray.list_cold_segments('cells', 'p1', 's1', '0', 1, 1000000, 'CELL1')"
+    ).fetchall()
+    assert [row[:3] for row in cold] == [("CELL1", 0, 1)]
+    expired = session.execute(
+        "select * from disarray.list_expired_segments('cells', 'p1', 's1', -8)"
+    ).fetchall()
+    assert expired == [("CELL1", 0, 2)]
+    assert housekeeping.queue_compaction(session, ["CELL1"]) == 1
+    [item] = queue.fetch_items(session, holder)
+    assert housekeeping.oldest_claim_age(session) is not None
+    [fragment] = catalog.load_kept_fragments(session, "cells", "CELL1", segments=[0])
+    session.execute(
+        "select disarray.compact_segments(%s, 'CELL1', %s, %s, %s, %s)",
+        (
+            uuid.uuid4(), holder.instance_name, holder.incarnation, item.fence,
+            json.dumps(
+                {
+                    "dataset": "cells", "parse_version": "p1", "dropped": [fragment.fragment_id],
+                    "added": [commits.fragment_row(replace(fragment, path="z.parquet"))],
+                    "lake_files": [{"path": "z.parquet", "bytes": 1, "checksum": "c"}],
+                    "segments": [{"segment_us": 0, "revision": 1, "digest": "d"}],
+                }
+            ),
+        ),
+    )  # fmt: skip
+    sealed = housekeeping.seal_segments(
+        session, uuid.uuid4(), "CELL1", holder, fence=item.fence, dataset="cells", segments=[0]
+    )
+    assert sealed == 1
+    assert catalog.find_sealed_segments(session, "cells", "CELL1", segments=[0]) == {0}
+    queue.complete_item(session, item.queue_id, holder)
+    assert {file.path for file in housekeeping.list_dead_lake_files(session, keep=hour)} == set()
+    dead = {file.path for file in housekeeping.doom_lake_files(session, keep=now)}
+    # What was rejected is kept: a copy of its file comes up for review anew.
+    assert dead == {"x.parquet", "z.parquet"}
+    assert housekeeping.forget_lake_files(session, sorted(dead)) == 2
+    assert housekeeping.find_unknown_lake_files(session, ["x.parquet"]) == ["x.parquet"]
+    gone = housekeeping.forget_history(session, keep=timedelta(days=1), keep_fragments=now)
+    assert gone == housekeeping.Forgotten(0, 0, 0)
 
 
 # Runs as the attacker: everything that the functions name, once more, and a trap in each.

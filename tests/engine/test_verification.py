@@ -11,8 +11,9 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from disarray.control import files
+from disarray.control import files, verification
 from disarray.engine.verification import verify
+from disarray.engine.verification_tables import table_differences
 from tests.engine.verification_world import DESCRIPTION, report
 from tests.plant import Plant
 
@@ -22,8 +23,11 @@ if TYPE_CHECKING:
 
     from disarray.engine.runner import SparkRunner
     from disarray.engine.verification import VerificationReport
+    from disarray.engine.verification_compare import Difference
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+
+IN_TABLE = 'store = "timescale"'
 
 
 class VerifiedPlant(Plant):
@@ -76,7 +80,9 @@ def plant(tmp_path: Path, dsn: str, spark_runner: SparkRunner, key: str) -> Iter
     built.pool.close()
 
 
-@pytest.mark.parametrize("key", ["", 'key = ["shot"]', 'key = "none"'], ids=["content", "columns", "none"])
+@pytest.mark.parametrize(
+    "key", ["", 'key = ["shot"]', 'key = "none"', IN_TABLE], ids=["content", "columns", "none", "in a table"]
+)
 def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: VerifiedPlant) -> None:
     plant.fill(seed=1)
     found = plant.verify()
@@ -210,3 +216,60 @@ def test_a_running_sum_of_spark_is_a_left_fold_and_the_sum_of_a_group_is_not_rel
         total = total + value if number else value
         expected.append(total)
     assert [struct.pack("d", row["total"]) for row in folded] == [struct.pack("d", each) for each in expected]
+
+
+def test_sealed_segments_are_named_and_what_follows_from_them_is_verified(plant: VerifiedPlant) -> None:
+    source = random.Random(5)
+    plant.ingest(plant.write("T1/a.csv", report(source, hour=0, rows=120)))
+    [(first_us,)] = plant.rows("select min(segment_us) from disarray.segment")
+    plant.rows(f"update disarray.segment set sealed_at = now() where segment_us = {first_us} returning 1")
+    plant.rows(
+        "update disarray.fragment set state = 'sealed', dropped_at = now() "
+        f"where segment_us = {first_us} returning 1"
+    )
+    found = plant.verify()
+    assert found.is_identical(), found.differences
+    assert [(each.subject_key, each.segments) for each in found.sealed] == [("T1", 1)]
+    # Only what is right of the sealed segment can be off by itself, and is seen.
+    [(later_us,)] = plant.rows(f"select min(segment_us) from disarray.segment where segment_us > {first_us}")
+    plant.damage(
+        "update disarray.segment_metric set base_int = base_int + 1 "
+        f"where metric = 'readings' and channel = 'L' and piece = 0 and segment_us = {later_us}"
+    )
+    assert {each.what for each in plant.verify().differences} == {"metric base_int"}
+
+
+def test_rows_of_a_table_are_compared_with_the_catalog(tmp_path: Path, dsn: str) -> None:
+    plant = VerifiedPlant(tmp_path, dsn, description=DESCRIPTION % {"key": IN_TABLE})
+    plant.fill(seed=5)
+    assert differences_of_tables(plant) == []
+    plant.damage(
+        """
+        update telemetry.tools set watts = watts + 1 where (subject_key, event_at, ordinal) = (
+            select subject_key, event_at, ordinal from telemetry.tools where watts is not null order by 1, 2, 3 limit 1
+        )
+        """
+    )
+    plant.damage(
+        """
+        update telemetry.tools set _local_energy = _local_energy + 1 where (subject_key, event_at, ordinal) = (
+            select subject_key, event_at, ordinal from telemetry.tools where _local_energy is not null
+            order by 1 desc, 2 desc, 3 limit 1
+        )
+        """
+    )
+    assert differences_of_tables(plant) == [
+        ("T1", "table readings"),
+        ("T1", "table rows"),
+        ("T2", "table rows"),
+    ]
+    plant.pool.close()
+
+
+def differences_of_tables(plant: VerifiedPlant) -> list[tuple[str, str]]:
+    found: list[Difference] = []
+    with plant.pool.connection() as connection:
+        for subject in ("T1", "T2"):
+            rows = verification.load_subject(connection, subject).segments["tools"]
+            found += table_differences(connection, plant.datasets["tools"], rows)
+    return [(each.subject_key, each.what) for each in found]

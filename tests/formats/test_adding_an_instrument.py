@@ -14,7 +14,8 @@ SAMPLE = (
 
 
 def test_the_description_in_the_guide_reads_what_the_guide_expects() -> None:
-    (text,) = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), flags=re.DOTALL)
+    blocks = re.findall(r"```toml\n(.*?)```", GUIDE.read_text("utf-8"), flags=re.DOTALL)
+    (text,) = [block for block in blocks if "[[dataset]]" not in block]
     checked = check_format(
         describe_text("scale", text),
         SAMPLE,

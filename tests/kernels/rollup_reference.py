@@ -14,7 +14,7 @@ from tests.kernels.expression_reference import COLUMNS, Value, evaluate_row
 from tests.kernels.scan_reference import Number, Row, checked, is_point
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from disarray.model.rollups import Aggregate, Bucket, Rollup
 
@@ -27,12 +27,14 @@ def bucket_at(bucket: Bucket, at_us: int, *, start_us: int, end_us: int) -> tupl
     return start, walked[place][0], label
 
 
-def points_of(aggregate: Aggregate, rows: Sequence[Row]) -> list[tuple[int, Number]]:
+def points_of(
+    aggregate: Aggregate, rows: Sequence[Row], types: Mapping[str, ColumnType] = COLUMNS
+) -> list[tuple[int, Number]]:
     found: list[tuple[int, Number]] = []
     for row in rows:
         if is_point(row, aggregate.input, aggregate.where):
             value: Value = 1 if aggregate.input is None else evaluate_row(aggregate.input, row.values)
-            if aggregate.input is not None and type_of(aggregate.input, COLUMNS) is ColumnType.FLOAT64:
+            if aggregate.input is not None and type_of(aggregate.input, types) is ColumnType.FLOAT64:
                 value = float(value)  # type: ignore[arg-type]
             assert isinstance(value, int | float)
             found.append((row.event_us, value))
@@ -46,9 +48,11 @@ def left_sum(values: Sequence[Number]) -> Number:
     return checked(total)
 
 
-def part(aggregate: Aggregate, rows: Sequence[Row]) -> dict[str, object]:
+def part(
+    aggregate: Aggregate, rows: Sequence[Row], types: Mapping[str, ColumnType] = COLUMNS
+) -> dict[str, object]:
     """The columns of a part that depend on the readings."""
-    points = points_of(aggregate, rows)
+    points = points_of(aggregate, rows, types)
     names = ["int_value", "float_value", "at_us", "pivot", "offset_sum", "offset_square_sum"]
     found: dict[str, object] = {"points": len(points), **dict.fromkeys(names)}
     if not points or aggregate.function is AggregateFunction.COUNT:

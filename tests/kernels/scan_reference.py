@@ -128,6 +128,8 @@ def step(metric: Metric, earlier: Point | None, later: Point) -> Number:
     if later.us - earlier.us > metric.max_gap_us or earlier.at_break != later.at_break:
         return 0.0
     seconds = (later.us - earlier.us) / 1e6
+    if abs(earlier.x if metric.method is IntegralMethod.PREVIOUS else earlier.x + later.x) < 1e-280:
+        return 0.0
     if metric.method is IntegralMethod.PREVIOUS:
         return earlier.x * seconds + 0.0
     return ((earlier.x + later.x) * 0.5) * seconds + 0.0

@@ -249,6 +249,10 @@ def test_a_misspelt_dataset_table_is_not_ignored(specs: Specs) -> None:
     assert specs.faults({"datasets": []}) == ["disarray.toml: datasets: unknown key; did you mean 'dataset'?"]
 
 
+def test_the_section_of_the_database_is_no_misspelt_dataset(document: Document, specs: Specs) -> None:
+    specs.one(document | {"database": {"dsn": "service=lab"}})
+
+
 TABLES = {
     "dataset": "",
     "subject": "subject",

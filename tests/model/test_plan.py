@@ -14,6 +14,7 @@ from disarray.model.plan import (
     FragmentState,
     plan_changes,
     plan_scans,
+    scan_unit,
 )
 
 URI = "file:///a"
@@ -99,3 +100,68 @@ def test_a_released_fragment_is_scanned_as_it_was_cut() -> None:
     [unit] = plan_scans(changes, [], {20: 7})
     assert [(entry.cut_position, entry.state) for entry in unit.fragments] == [(25, FragmentState.ACTIVE)]
     assert unit.revision == 7
+
+
+SEALED = FragmentState.SEALED
+OLD = [fragment(0, 0, 9, state=SEALED), fragment(10, 10, 19)]
+
+
+def planned_over_sealed(asked: FileChange) -> CatalogChanges:
+    return plan_changes([asked], {URI: OLD}, horizon_start_us=None, sealed_segments={0})
+
+
+@pytest.mark.parametrize(
+    ("asked", "states", "left"),
+    [
+        pytest.param(
+            change(seam_position=0, fragments=(fragment(0, 0, 9), fragment(10, 10, 25))),
+            ["active"],
+            [0],
+            id="said-again",
+        ),
+        pytest.param(
+            change(seam_position=0, fragments=(fragment(0, 0, 8), fragment(10, 10, 25))),
+            ["parked", "active"],
+            [],
+            id="says-something-else",
+        ),
+        pytest.param(
+            change(seam_position=20, fragments=(fragment(0, 20, 29), fragment(20, 30, 39))),
+            ["parked", "active"],
+            [],
+            id="late-growth",
+        ),
+        pytest.param(
+            change(seam_position=20, fragments=(fragment(0, 20, 29),), ignores_horizon=True),
+            ["parked"],
+            [],
+            id="not-even-when-asked-for",
+        ),
+        pytest.param(change(is_removed=True), [], [0], id="removed"),
+    ],
+)
+def test_what_is_for_a_sealed_segment_is_parked_unless_it_was_counted_there(
+    asked: FileChange, states: list[str], left: list[int]
+) -> None:
+    changes = planned_over_sealed(asked)
+    assert [entry.state.value for entry in changes.added] == states
+    assert [entry.segment_us for entry in changes.sealed] == left
+    assert 0 not in changes.touched_segments
+
+
+@pytest.mark.parametrize(
+    ("cuts", "parts"),
+    [
+        pytest.param({"a": None, "b": None}, [("b", None)], id="equal"),
+        pytest.param({"a": 5, "b": 5}, [("b", 5)], id="cut-alike"),
+        pytest.param({"a": None, "b": 5}, [("a", None), ("b", 5)], id="the-greater-is-cut"),
+        pytest.param({"a": 5, "b": None}, [("a", 5), ("b", None)], id="the-lesser-is-cut"),
+    ],
+)
+def test_a_row_group_is_scanned_once_for_files_that_still_say_the_same_of_it(
+    cuts: dict[str, int | None], parts: list[tuple[str, int | None]]
+) -> None:
+    sharers = [fragment(0, 0, 9, source_uri=uri, cut_position=cut) for uri, cut in cuts.items()]
+    unit = scan_unit(0, 1, sharers)
+    assert sorted((part.source_uri, part.cut_position) for part in unit.fragments) == parts
+    assert unit.copied_readings == 10 * (len(sharers) - len(parts))

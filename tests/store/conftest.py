@@ -66,9 +66,30 @@ last = { function = "last", input = "amps" }
 """
 
 
+def in_store(description: str, store: str) -> str:
+    """The description with its readings in another store."""
+    return description.replace("[[dataset]]\n", f'[[dataset]]\nstore = "{store}"\n')
+
+
 @pytest.fixture
-def plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
-    """A plant whose subjects have several channels."""
+def lake_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """The same plant with its readings in the lake."""
     built = Plant(tmp_path, dsn, description=DATASET)
+    yield built
+    built.pool.close()
+
+
+@pytest.fixture
+def table_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """The same plant with its readings in a table."""
+    built = Plant(tmp_path, dsn, description=in_store(DATASET, "timescale"))
+    yield built
+    built.pool.close()
+
+
+@pytest.fixture(params=["lake", "timescale"])
+def plant(request: pytest.FixtureRequest, tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """A plant whose subjects have several channels, its readings in either store: what holds for one holds for both."""
+    built = Plant(tmp_path, dsn, description=in_store(DATASET, request.param))
     yield built
     built.pool.close()

@@ -1,183 +1,69 @@
-"""Whatever the order, the batches, the copies and the removals: the same accepted files give the same bits."""
+"""Whatever the order, the batches and the decisions: the bits are those of a loop over what was accepted."""
 
 from __future__ import annotations
 
+import os
 import random
-from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import files
+from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
 from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 
-DATASET = """
-[[dataset]]
-name = "line"
-roots = ["inbox"]
-files = ["**/*.csv"]
-format = "csv"
-subject = { path = '^(?P<subject>[^/]+)/' }
-event_time = { from = "time", layouts = ["iso"] }
-zone = "Europe/Berlin"
-segment = "2 h"
-channel = "sensor"
-order_by = ["part"]
-%(key)s
-[dataset.attributes."*"]
-limit = 5.0
-[dataset.columns.sensor]
-type = "string"
-[dataset.columns.part]
-type = "int64"
-[dataset.columns.work_order]
-type = "string"
-[dataset.columns.volts]
-type = "float64"
-[dataset.metrics.energy]
-kind = "integral"
-input = "volts * 0.1"
-max_gap = "40 min"
-break_on = ["work_order"]
-[dataset.metrics.held]
-kind = "integral"
-method = "previous"
-input = "volts"
-max_gap = "3 h"
-reset_on = ["work_order"]
-[dataset.metrics.volts_sum]
-kind = "sum"
-input = "volts"
-reset_on = ["work_order"]
-[dataset.metrics.in_spec]
-kind = "count"
-where = "volts < limit"
-reset_on = ["work_order"]
-[dataset.metrics.parts]
-kind = "increase"
-input = "part"
-[dataset.metrics.lowest]
-kind = "min"
-input = "volts"
-[dataset.metrics.highest]
-kind = "max"
-input = "part"
-reset_on = ["work_order"]
-[dataset.rollups.shift]
-bucket = "shifts"
-shifts = [{ name = "early", start = "06:00" }, { name = "late", start = "14:00" }, { name = "night", start = "22:00" }]
-[dataset.rollups.shift.aggregates]
-readings = "count"
-mean = { function = "avg", input = "volts" }
-spread = { function = "stddev", input = "volts" }
-last_part = { function = "last", input = "part" }
-[dataset.rollups.quarter]
-bucket = "15 min"
-[dataset.rollups.quarter.aggregates]
-good = { function = "count", where = "volts < 5.0" }
-total = { function = "sum", input = "volts" }
-"""
-
-# Around the night in which the clocks of Berlin go back.
-START = datetime(2026, 10, 24, 20, tzinfo=UTC)
-
-
-@dataclass
-class Delivery:
-    """One file as it comes: its text, cut into growth steps."""
-
-    name: str
-    text: str
-    steps: list[int] = field(default_factory=list)
-
-
-def rows(generator: random.Random, count: int) -> list[str]:
-    lines = []
-    for _ in range(count):
-        at = START + timedelta(minutes=generator.randrange(0, 900))
-        volts = generator.choice(["", "0.1", "0.30000000000000004", "7.25", "-3.5", "4.999999999", "1e-3"])
-        sensor, order = generator.choice(["a", "b", "b"]), generator.choice(["", "W1", "W2"])
-        lines.append(f"{at.isoformat()},{sensor},{generator.randrange(0, 4)},{order},{volts}\n")
-    return lines
-
-
-def deliveries(seed: int) -> list[Delivery]:
-    """Overlapping files of two subjects, with copies, prefixes, disorder inside and repeated lines."""
-    generator = random.Random(seed)
-    header = "time,sensor,part,work_order,volts\n"
-    made: list[Delivery] = []
-    for number in range(generator.randrange(2, 6)):
-        subject = generator.choice(["L1", "L1", "L2"])
-        lines = rows(generator, generator.randrange(1, 25))
-        if made and generator.random() < 0.3:
-            # A redelivery: the same bytes, or the same readings among others.
-            lines = made[-1].text.splitlines(keepends=True)[1:] + (
-                rows(generator, 3) if generator.random() < 0.5 else []
-            )
-        text = header + "".join(lines)
-        steps = sorted(generator.randrange(0, len(text)) for _ in range(generator.randrange(0, 3)))
-        made.append(Delivery(f"{subject}/{number}.csv", text, steps))
-    return made
-
-
-def deliver(plant: Plant, made: list[Delivery], generator: random.Random) -> None:
-    """The files in a random order of steps and batches, some twice, some removed and allowed again."""
-    pending = [(delivery, [*delivery.steps, len(delivery.text)]) for delivery in made]
-    batch: list[Path] = []
-    while pending:
-        delivery, steps = generator.choice(pending)
-        path = plant.write(delivery.name, delivery.text[: steps.pop(0)])
-        if not steps:
-            pending = [(other, rest) for other, rest in pending if rest]
-        batch += [path] * generator.choice([1, 1, 2])
-        if generator.random() < 0.6:
-            plant.ingest(*batch)
-            if generator.random() < 0.2:
-                remove_and_allow(plant, generator.choice(batch))
-            batch = []
-    plant.ingest(*batch, *(plant.inbox / delivery.name for delivery in made))
-
-
-def remove_and_allow(plant: Plant, path: Path) -> None:
-    with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), path.parent.name, reason="a test", by="tester")
-    plant.drain()
-    with plant.pool.connection() as connection:
-        files.allow_file(connection, str(path), reason="a test", by="tester")
-    plant.drain()
-
-
-@pytest.fixture(
-    scope="module",
-    params=['key = "content"', 'key = ["part"]', 'key = "none"'],
-    ids=["content", "part", "none"],
+# An example is a history of some five subjects and datasets at once, and takes about a second.
+EXAMPLES = int(os.environ.get("DISARRAY_CONFLUENCE_EXAMPLES", "45"))
+# Another seed is another history, not a simpler one: there is nothing to shrink.
+SETTINGS = settings(
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
-def line(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, shared_dsn: str
-) -> Iterator[Plant]:
-    """A plant for all examples of one kind of key."""
-    plant = Plant(tmp_path_factory.mktemp("line"), shared_dsn, description=DATASET % {"key": request.param})
-    yield plant
-    plant.pool.close()
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def plant(tmp_path_factory: pytest.TempPathFactory, shared_dsn: str) -> Iterator[Plant]:
+    """One plant for all examples, with a dataset for each kind of key, with and without a horizon."""
+    built = Plant(tmp_path_factory.mktemp("plant"), shared_dsn, description=DESCRIPTION)
+    yield built
+    built.pool.close()
+
+
+def check(plant: Plant, seed: int) -> None:
+    plant.forget_everything()
+    plant.place = replace(plant.place, max_shift_rows=[0, 20, 100_000][seed % 3])
+    arrivals = Arrivals(plant, random.Random(seed))
+    arrivals.run()
+    assert differences(stored(plant), arrivals.expected()) == []
+    arrivals.settle()
+    assert differences(stored(plant), arrivals.expected()) == []
+    assert plant.rows("select count(*) from disarray.dirty_range where resolved_at is null") == [(0,)]
+
+
+@settings(SETTINGS, max_examples=5)
 @given(seed=st.integers(0, 2**32))
-def test_any_history_of_arrivals_gives_the_bits_of_one_shot(line: Plant, seed: int) -> None:
-    made = deliveries(seed)
-    line.forget_everything()
-    deliver(line, made, random.Random(seed))
-    piecemeal = line.derived()
-    line.forget_everything()
-    line.ingest(*(line.write(delivery.name, delivery.text) for delivery in made))
-    assert line.derived() == piecemeal
-    assert line.rows("select count(*) from disarray.dirty_range where resolved_at is null") == [(0,)]
+def test_some_histories_of_arrivals_give_the_numbers_of_a_loop_over_what_was_accepted(
+    plant: Plant, seed: int
+) -> None:
+    check(plant, seed)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@settings(SETTINGS, max_examples=EXAMPLES)
+@example(
+    seed=64
+)  # a version is released whose last line is open, and it is a copy of a file that still waits
+@given(seed=st.integers(0, 2**32))
+def test_any_history_of_arrivals_gives_the_numbers_of_a_loop_over_what_was_accepted(
+    plant: Plant, seed: int
+) -> None:
+    check(plant, seed)

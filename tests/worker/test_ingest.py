@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -166,19 +165,6 @@ def test_appending_to_the_newest_segment_restates_nothing(plant: Plant) -> None:
     assert plant.rows("select count(*) from disarray.restatement") == [(0,)]
 
 
-def test_readings_made_under_another_definition_are_never_mixed_in_silently(plant: Plant) -> None:
-    plant.ingest(plant.write("T1/0.csv", report(0)))
-    before = plant.derived()
-    changed = replace(plant.datasets["tools"], scan_version="another")
-    plant.redefine(changed)
-    [pass_] = plant.ingest(plant.write("T1/1.csv", report(1)))
-    assert [message.partition(",")[0] for message in pass_.failed.values()] == [
-        "T1 has readings of dataset 'tools' that were scanned as "
-        + plant.datasets_before["tools"].scan_version[:29]
-    ]
-    assert plant.derived() == before
-
-
 def test_a_file_that_grows_into_a_copy_of_another_in_one_batch_shares_with_it(plant: Plant) -> None:
     text = report(0)
     grows = plant.write("T1/a.csv", text[: text.rindex("\n", 0, 2000) + 1])
@@ -190,3 +176,17 @@ def test_a_file_that_grows_into_a_copy_of_another_in_one_batch_shares_with_it(pl
     )
     assert plant.rows(active) == [(1, 2)]
     assert plant.rows("select readings from disarray.segment") == [(120,)]
+
+
+def test_of_a_file_that_grows_only_the_first_thousand_rejected_lines_are_kept(plant: Plant) -> None:
+    good = "".join(
+        f"2026-10-01T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z,1,1\n"
+        for second in range(4000)
+    )
+    bad = "yesterday,1,1\n" * 700
+    path = plant.write("T1/bad.csv", "time,watts,good\n" + good + bad)
+    plant.ingest(path)
+    path.write_text(path.read_text() + bad)
+    plant.ingest(path)
+    assert plant.rows("select metadata #>> '{lines,rejected}' from disarray.file_info") == [("1400",)]
+    assert plant.rows("select count(*), max(line) from disarray.rejected_row") == [(1000, 5001)]

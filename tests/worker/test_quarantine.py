@@ -128,7 +128,7 @@ def test_a_rejection_drops_what_is_parked_and_nothing_else(strict_plant: Plant, 
         "ada",
         "another cell",
     )
-    assert states(strict_plant, late) == [("active", 120), ("dropped", 240)]
+    assert states(strict_plant, late) == [("active", 120), ("rejected", 240)]
     assert status_of(strict_plant, late) == "processed"
     assert strict_plant.derived() == before
 
@@ -219,4 +219,4 @@ def test_a_rejection_between_plan_and_commit_is_planned_around(
     first, _ = strict_plant.drain()
     assert first.lost_subjects == ("T1",)
     assert strict_plant.derived() == before
-    assert states(strict_plant, late) == [("active", 120), ("dropped", 240)]
+    assert states(strict_plant, late) == [("active", 120), ("rejected", 240)]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from disarray.agent.scanner import Scanner
 from disarray.agent.schedule import Schedule
-from disarray.broker.backoff import Backoff
-from disarray.errors import TransportUnavailableError
+from disarray.errors import StateFileUnusableError, TransportUnavailableError
+from disarray.failpoints import failpoint
+from disarray.model.backoff import Backoff
 
 if TYPE_CHECKING:
     import threading
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 _SENT_AT_ONCE = 500
 _UNROUTABLE_PAUSE_US = 30_000_000
 _LONGEST_NAP_US = 1_000_000
+# Each try reads files that cannot be noted: not every second.
+_FULL_DISK_PAUSE_US = 10_000_000
 # Enough for a person to see the pattern; a share full of links must not fill the log or the memory.
 _MOST_REPORTED = 10_000
 
@@ -66,6 +69,7 @@ class Agent:
         self._reported: dict[str, str] = {}
         self._away: dict[str, str] = {}
         self._was_full = False
+        self._stuck_until_us = 0
 
     @property
     def backlog_bytes(self) -> int:
@@ -73,7 +77,24 @@ class Agent:
         return self._state.spooled_bytes
 
     def step(self) -> float:
-        """Do what is due; the seconds until something is due again."""
+        """Do what is due; the seconds until something is due again. A disk that is full is waited for."""
+        now_us = self._clock_us()
+        if now_us < self._stuck_until_us:
+            self._transport.idle()
+            return min(_LONGEST_NAP_US, self._stuck_until_us - now_us) / 1e6
+        try:
+            until_next = self._step()
+        except StateFileUnusableError as error:
+            if not self._stuck_until_us:
+                log.warning("%s", error)
+            self._stuck_until_us = self._clock_us() + _FULL_DISK_PAUSE_US
+            return _LONGEST_NAP_US / 1e6
+        if self._stuck_until_us:
+            self._stuck_until_us = 0
+            log.info("the state file can be used again")
+        return until_next
+
+    def _step(self) -> float:
         if self._schedule.until_next_us(self._clock_us()) <= 0:
             self.scan()
         if self._clock_us() >= self._send_from_us:
@@ -103,7 +124,9 @@ class Agent:
         self._held_subjects = {key: until for key, until in self._held_subjects.items() if until > now_us}
         try:
             while waiting := self._state.waiting(_SENT_AT_ONCE, except_subjects=self._held_subjects):
+                failpoint("publish.before")
                 receipt = self._transport.publish(waiting)
+                failpoint("publish.after")
                 self._state.sent([*receipt.delivered, *receipt.refused])
                 self.counts.delivered += len(receipt.delivered)
                 self.counts.refused += len(receipt.refused)

@@ -15,6 +15,7 @@ from disarray.agent.memory import Memory
 from disarray.agent.records import Candidate, Concern
 from disarray.agent.taking import take
 from disarray.errors import DisarrayError
+from disarray.failpoints import failpoint
 from disarray.model.matching import match_file
 from disarray.model.uris import file_uri
 
@@ -91,6 +92,7 @@ class Scanner:
         report.listing_us = max(0, self._clock_us() - began_us)
         self._left_over.clear()
         candidates.sort(key=lambda candidate: candidate.urgency)
+        failpoint("agent.listed")
         self._take_all(candidates, report, budget_bytes=self._settings.read_budget_bytes, is_final=is_final)
         if not report.left_over:
             self._settled_roots.update(listed)
@@ -258,7 +260,9 @@ class Scanner:
     def _commit(self, findings: list[Finding], report: ScanReport) -> None:
         if not findings:
             return
+        failpoint("agent.found")
         self._state.commit(findings)
+        failpoint("spool.after")
         for finding in findings:
             self._memory.remember(finding)
             report.notifications += finding.notification is not None

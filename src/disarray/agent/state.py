@@ -10,13 +10,14 @@ import json
 import logging
 import sqlite3
 import uuid
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from disarray.agent.hashing import ContentHash
 from disarray.agent.records import Known
 from disarray.broker.transport import Announcement
-from disarray.errors import StateFileBusyError
+from disarray.errors import StateFileBusyError, StateFileUnusableError
+from disarray.failpoints import failpoint
 from disarray.model.notification import Notification, Reason
 
 if TYPE_CHECKING:
@@ -56,18 +57,21 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._connection = self._open()
-        except sqlite3.DatabaseError as error:
-            if _is_locked(error):
-                raise StateFileBusyError(
-                    f"another agent works with {path}. Nothing was changed. Stop it, or give this one a --state-dir"
-                ) from error
-            self._set_aside(error)
-            self._connection = self._open()
-        self._agent_id = self._fact("agent_id") or uuid.uuid4().hex[:16]
-        self._set_fact("agent_id", self._agent_id)
+        with self._told_of_the_disk():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                self._connection = self._open()
+            except sqlite3.DatabaseError as error:
+                if _is_locked(error):
+                    raise StateFileBusyError(
+                        f"another agent works with {path}. Nothing was changed. Stop it, or give this one a --state-dir"
+                    ) from error
+                # A disk that is full is no damage: what was set aside for it would have been announced in vain.
+                if _is_of_the_disk(error):
+                    raise
+                self._set_aside(error)
+                self._connection = self._open()
+            self._agent_id = self._fact("agent_id") or self._new_agent_id()
         [(self._spooled,)] = self._connection.execute(
             "select coalesce(sum(length(cast(body as blob))), 0) from outbox"
         )
@@ -106,9 +110,10 @@ class StateFile:
 
     def commit(self, findings: Sequence[Finding]) -> None:
         """Keep what was found and spool what has to be said about it: all or nothing, and on disk when it returns."""
-        with self._connection:
+        with self._told_of_the_disk(), self._connection:
             for finding in findings:
                 self._keep(finding)
+            failpoint("spool.mid")
             spooled = [
                 (each.notification.subject_key, _pack(each.notification))
                 for each in findings
@@ -119,7 +124,7 @@ class StateFile:
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop files that are long gone; one that returns is a new one."""
-        with self._connection:
+        with self._told_of_the_disk(), self._connection:
             self._connection.executemany("delete from file where path = ?", ((path,) for path in paths))
 
     def waiting(self, limit: int, *, except_subjects: Collection[str] = ()) -> list[Announcement]:
@@ -133,13 +138,15 @@ class StateFile:
 
     def sent(self, ids: Iterable[str]) -> None:
         """Let go of notifications that the other side has taken over."""
-        with self._connection:
+        gone = 0
+        with self._told_of_the_disk(), self._connection:
             for id_ in ids:
                 [(size,)] = self._connection.execute(
                     "delete from outbox where number = ? returning length(cast(body as blob))",
                     (int(id_.rpartition(":")[2]),),
                 )
-                self._spooled -= size
+                gone += size
+        self._spooled -= gone
 
     def rules(self) -> dict[str, str]:
         """By which version of each dataset the files were matched."""
@@ -147,11 +154,26 @@ class StateFile:
 
     def set_rules(self, rules: Mapping[str, str]) -> None:
         """Remember by which versions files are matched from now on."""
-        self._set_fact("rules", json.dumps(dict(rules)))
+        if self.rules() == rules:
+            return
+        with self._told_of_the_disk():
+            self._set_fact("rules", json.dumps(dict(rules)))
 
     def close(self) -> None:
         """Let another agent have the file."""
         self._connection.close()
+
+    @contextmanager
+    def _told_of_the_disk(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.DatabaseError, OSError) as error:
+            if isinstance(error, sqlite3.DatabaseError) and not _is_of_the_disk(error):
+                raise
+            raise StateFileUnusableError(
+                f"the state file {self._path} cannot be used: {error}. What is in it stays, and nothing new is noted "
+                "or announced: files wait where they are. Free space on its disk, or mend it"
+            ) from error
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=1, check_same_thread=False)
@@ -213,6 +235,16 @@ class StateFile:
                 (finding.path, *values, finding.content.blocks),
             )
 
+    def _new_agent_id(self) -> str:
+        agent_id = uuid.uuid4().hex[:16]
+        try:
+            self._set_fact("agent_id", agent_id)
+        except sqlite3.DatabaseError:
+            # Nobody would close it: whoever tries again would find it locked.
+            self._connection.close()
+            raise
+        return agent_id
+
     def _fact(self, name: str) -> str | None:
         row = self._connection.execute("select value from fact where name = ?", (name,)).fetchone()
         return None if row is None else str(row[0])
@@ -220,6 +252,16 @@ class StateFile:
     def _set_fact(self, name: str, value: str) -> None:
         with self._connection:
             self._connection.execute("insert or replace into fact values (?, ?)", (name, value))
+
+
+def _is_of_the_disk(error: sqlite3.DatabaseError) -> bool:
+    # The lowest byte says what kind of error it is, the others which one.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (
+        sqlite3.SQLITE_FULL,
+        sqlite3.SQLITE_IOERR,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_READONLY,
+    )
 
 
 def _is_locked(error: sqlite3.DatabaseError) -> bool:

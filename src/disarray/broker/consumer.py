@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pika  # type: ignore[import-untyped]
 import pika.exceptions  # type: ignore[import-untyped]
 
-from disarray.broker.backoff import Backoff
 from disarray.broker.connection import FAILURES, close_quietly, describe, open_connection, serve
 from disarray.broker.messages import MAX_MESSAGE_BYTES, decode_message
 from disarray.broker.recent import RecentIds
 from disarray.broker.topology import DELIVERY_LIMIT, Names, declare_worker_queue
 from disarray.errors import BadMessageError
+from disarray.model.breaker import Breaker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
@@ -75,7 +75,7 @@ class Consumer:
         self._url = url
         self._subscription = subscription
         self._recent = RecentIds(_RECENT_IDS)
-        self._backoff = Backoff()
+        self._breaker = Breaker("the broker")
         self._connection: Any = None
         self._channel: Any = None
         self._deliveries: deque[tuple[int, bytes, Any]] = deque()
@@ -86,14 +86,12 @@ class Consumer:
         A batch that is not acknowledged before the next is asked for goes back to the broker.
         """
         try:
-            while not self.stop.is_set():
+            while self._breaker.await_turn(self.stop):
                 try:
                     yield from self._consume_connected(batch_size, linger_s)
                 except FAILURES as error:
                     self._disconnect()
-                    delay = self._backoff.failed()
-                    log.warning("lost the broker (%s); trying again in %.1f s", describe(error), delay)
-                    self.stop.wait(delay)
+                    self._breaker.failed(describe(error))
         finally:
             self._disconnect()
 
@@ -112,7 +110,7 @@ class Consumer:
         self._connect()
         while not self.stop.is_set():
             announcements, last_tag = self._collect(batch_size, linger_s)
-            self._backoff.succeeded()
+            self._breaker.succeeded()
             if last_tag is None:
                 continue
             if not announcements:  # copies and dead letters alone
@@ -141,6 +139,7 @@ class Consumer:
         self._channel.basic_qos(prefetch_count=wanted.prefetch)
         self._channel.basic_consume(queue, self._on_message)
         self.counts.connections += 1
+        log.info("%s consumes from %s", wanted.instance_name, queue)
 
     def _disconnect(self) -> None:
         if self._connection is not None:

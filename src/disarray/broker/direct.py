@@ -8,20 +8,28 @@ from disarray.broker.transport import Receipt
 from disarray.control.files import enqueue_files
 from disarray.control.translation import translated_errors
 from disarray.errors import ControlError, InvalidRequestError, TransportUnavailableError
+from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from disarray.broker.transport import Announcement
     from disarray.control.connections import Pool
 
 
 class DirectTransport:
-    """Queues what an agent of the same process sees."""
+    """Queues what an agent of the same process sees, and says so to whoever waits for work."""
 
-    def __init__(self, pool: Pool, *, instance_name: str | None = None) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        *,
+        instance_name: str | None = None,
+        on_queued: Callable[[], None] = lambda: None,
+    ) -> None:
         self._pool = pool
         self._instance_name = instance_name
+        self._on_queued = on_queued
 
     def publish(self, announcements: Sequence[Announcement]) -> Receipt:
         """Queue all in one transaction, or those that can be queued where some never can."""
@@ -52,8 +60,11 @@ class DirectTransport:
         if not announcements:
             return
         with translated_errors(), self._pool.connection() as connection:
+            failpoint("enqueue.before", connection)
             enqueue_files(
                 connection,
                 [announcement.notification for announcement in announcements],
                 instance_name=self._instance_name,
             )
+            failpoint("enqueue.after", connection)
+        self._on_queued()

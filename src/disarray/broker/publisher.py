@@ -14,7 +14,8 @@ from disarray.broker.messages import check_notification, encode_messages
 from disarray.broker.routing import routing_key
 from disarray.broker.topology import Names, declare_exchanges
 from disarray.broker.transport import Receipt
-from disarray.errors import BadMessageError
+from disarray.errors import BadMessageError, TransportUnavailableError
+from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,10 +56,18 @@ class RabbitTransport:
                     for packed, body in encode_messages(list(group)):
                         if self._is_taken(channel, subject, body):
                             delivered.update(announcement.id for announcement in packed)
+                            failpoint("publish.confirmed", about=subject)
                         else:
                             # Later ones of the subject wait too, or they would overtake this one.
                             unroutable.add(subject)
                             break
+        except TransportUnavailableError as error:
+            self.close()
+            if not delivered:
+                raise
+            # What is confirmed is done. Forgotten, it would be sent again with the rest, and a batch that never gets
+            # through whole would never get anywhere.
+            log.warning("%s", error)
         except Exception:
             self.close()
             raise
@@ -101,6 +110,13 @@ class RabbitTransport:
             log.warning(
                 "no worker's queue takes subject %s: its notifications are kept. "
                 "Start a worker whose patterns match it",
+                subject,
+            )
+            return False
+        except pika.exceptions.NackError:
+            log.warning(
+                "the broker could not store a message about subject %s: its notifications are kept. "
+                "See whether its worker's queue is full or has no leader: rabbitmq-queues quorum_status QUEUE",
                 subject,
             )
             return False

@@ -21,7 +21,7 @@ class Announcement:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of a batch; whatever is in none of the three was not tried and stays with the sender."""
+    """What became of a batch; whatever is in none of the three stays with the sender, and is sent again."""
 
     delivered: frozenset[str] = frozenset()
     unroutable_subjects: frozenset[str] = frozenset()
@@ -32,7 +32,7 @@ class Transport(Protocol):
     """Takes notifications over for good, or says that it did not."""
 
     def publish(self, announcements: Sequence[Announcement]) -> Receipt:
-        """Hand over in order; `TransportUnavailableError` if nothing can be said, and then all are sent again."""
+        """Hand over in order; `TransportUnavailableError` if nothing was taken, and then all are sent again."""
         ...
 
     def idle(self) -> None:

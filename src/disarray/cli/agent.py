@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
-import sys
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disarray.cli.context import Flags, database_dsn
+from disarray.cli.loglines import JsonLogs, LogLevel, start_logging
+from disarray.cli.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from disarray.agent.agent import Agent
@@ -37,6 +36,8 @@ def agent(
     broker: Annotated[
         str | None, typer.Option(help="amqp://user:password@host:5672/%2F; else straight to the database.")
     ] = None,
+    log_level: LogLevel = "info",
+    json_logs: JsonLogs = False,
 ) -> None:
     """Watch the roots of all datasets and announce new and changed files."""
     from disarray.agent.agent import Agent as Watcher
@@ -50,7 +51,7 @@ def agent(
     config = load(config_file.absolute().parent, flags=given, file=config_file.absolute())
     datasets = load_datasets(config_file)
     settings = agent_settings(config)
-    _log_plain_lines()
+    start_logging(log_level, as_json=json_logs)
     with ExitStack() as stack:
         state = StateFile(config.state_dir / STATE_FILE)
         stack.callback(state.close)
@@ -62,9 +63,7 @@ def agent(
             went_out = watcher.drain()
             _summarize(watcher)
             raise typer.Exit(0 if went_out else 1)
-        stop = threading.Event()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+        stop = stop_on_signals()
         roots = sorted({root for dataset in datasets for root in dataset.roots})
         log.info("watching %s for %d datasets", ", ".join(roots) or "nothing", len(datasets))
         watcher.run(stop)
@@ -85,14 +84,6 @@ def _open_transport(config: Config, stack: ExitStack) -> Transport:
     pool = open_pool(database_dsn(config), application_name="disarray agent", max_size=1)
     stack.callback(pool.close)
     return DirectTransport(pool)
-
-
-def _log_plain_lines() -> None:
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
-    # pika tells every step of every connection, and calls a lost one an error; what matters is said by our own lines.
-    logging.getLogger("pika").setLevel(logging.CRITICAL)
 
 
 def _summarize(watcher: Agent) -> None:

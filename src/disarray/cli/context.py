@@ -21,12 +21,12 @@ class Flags:
     given: Mapping[str, str | None]
 
 
-def configuration(context: typer.Context) -> Config:
-    """Read the configuration that holds for this call, in the current folder."""
+def configuration(context: typer.Context, given: Mapping[str, str | None] | None = None) -> Config:
+    """Read the configuration that holds for this call, in the current folder; `given` are the command's own flags."""
     from disarray.config import load
 
     flags = context.find_object(Flags)
-    return load(Path.cwd(), flags=flags.given if flags else {})
+    return load(Path.cwd(), flags={**(flags.given if flags else {}), **(given or {})})
 
 
 def database_dsn(config: Config) -> str:

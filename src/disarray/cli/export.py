@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disarray.cli.project import open_project
-from disarray.cli.words import AsJson, InDataset, counted, parse_instant, print_json
-from disarray.errors import AmbiguousNameError
+from disarray.cli.words import AsJson, InDataset, counted, parse_instant, print_json, tell_rebuild
+from disarray.errors import AmbiguousNameError, DefinitionChangedError
 from disarray.model.segments import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from disarray.cli.project import Project
     from disarray.store.names import SubjectOf
+    from disarray.store.readings import Readings
 
 
 class What(enum.StrEnum):
@@ -60,15 +61,34 @@ def export(
         subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
         schema = _schema(what, subjects)
         rows = 0
+        sealed = 0
         with table_writer(Path(output), schema, FileFormat(file_format)) as write:
-            for table in _tables(project, what, subjects, from_us=from_us, to_us=to_us):
-                write(table)
-                rows += table.num_rows
+            for each in subjects:
+                tables = _tables(project, what, each, from_us=from_us, to_us=to_us)
+                sealed += getattr(tables, "sealed_segments", 0)
+                for table in tables:
+                    write(table)
+                    rows += table.num_rows
         stale = _stale_subjects(project, subjects)
     if as_json:
-        print_json({"output": output, "rows": rows, "subjects": len(subjects), "stale_subjects": stale})
+        pending = sorted({each.subject_key for each in subjects if each.is_rebuild_pending})
+        print_json(
+            {
+                "output": output,
+                "rows": rows,
+                "subjects": len(subjects),
+                "stale_subjects": stale,
+                "rebuild_pending": pending,
+                "sealed_segments": sealed,
+            }
+        )
         return
     typer.echo(f"{counted(rows, 'row')} of {counted(len(subjects), 'subject')} in {output}.")
+    tell_rebuild(subjects)
+    if sealed:
+        typer.echo(
+            f"{counted(sealed, 'sealed segment')} left out: their readings are no longer kept (retain)."
+        )
     if stale:
         typer.echo(
             f"Some numbers of {', '.join(stale)} were stale: a repair is queued. Export again afterwards."
@@ -90,30 +110,33 @@ def _schema(what: What, subjects: Sequence[SubjectOf]) -> pa.Schema:
             f"readings of one dataset fit into one file, and the subjects {told}; choose one with --dataset. "
             "Nothing was written"
         )
+    columns = {readings_with_values_schema(subject.dataset) for subject in subjects}
+    if len(columns) != 1:
+        pending = sorted(subject.subject_key for subject in subjects if subject.is_rebuild_pending)
+        raise DefinitionChangedError(
+            f"the dataset was defined anew, and readings of {', '.join(pending)} still have the columns and metrics of "
+            "before. Nothing was written. Export when the rebuild is done, or choose a subject with --subject"
+        )
     return readings_with_values_schema(next(iter(datasets.values())))
 
 
 def _tables(
-    project: Project, what: What, subjects: Sequence[SubjectOf], *, from_us: int, to_us: int
-) -> Iterator[pa.Table]:
+    project: Project, what: What, subject: SubjectOf, *, from_us: int, to_us: int
+) -> Readings | Iterator[pa.Table]:
     from disarray.store.export import metrics_tables, rollups_tables
     from disarray.store.readings import readings
 
-    for each in subjects:
-        if what is What.READINGS:
-            yield from readings(
-                project.connection,
-                project.lake,
-                dataset=each.dataset,
-                subject_key=each.subject_key,
-                from_us=max(from_us, each.first_us),
-                to_us=min(to_us, each.last_us + 1),
-            )
-        else:
-            tables = metrics_tables if what is What.METRICS else rollups_tables
-            yield from tables(
-                project.connection, each.dataset, each.subject_key, from_us=from_us, to_us=to_us
-            )
+    if what is What.READINGS:
+        return readings(
+            project.connection,
+            project.lake,
+            dataset=subject.dataset,
+            subject_key=subject.subject_key,
+            from_us=max(from_us, subject.first_us),
+            to_us=min(to_us, subject.last_us + 1),
+        )
+    tables = metrics_tables if what is What.METRICS else rollups_tables
+    return tables(project.connection, subject.dataset, subject.subject_key, from_us=from_us, to_us=to_us)
 
 
 def _stale_subjects(project: Project, subjects: Sequence[SubjectOf]) -> list[str]:

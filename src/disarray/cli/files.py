@@ -2,16 +2,30 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from disarray.cli.context import configuration
-from disarray.cli.session import control_session
+from disarray.cli.session import control_session, decision
 from disarray.cli.tables import Table, print_parts
-from disarray.cli.words import AsJson, By, Reason, counted, known_uri, print_json
+from disarray.cli.words import (
+    BY_HAND,
+    AsJson,
+    By,
+    DryRun,
+    Limit,
+    Reason,
+    counted,
+    known_uri,
+    print_json,
+    shown_event,
+    shown_instant,
+    shown_moment,
+    tell_dry_run,
+)
+from disarray.model.file_status import FileStatus  # noqa: TC001 (typer reads it when it runs)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,23 +37,13 @@ app = typer.Typer(no_args_is_help=True, help="Files that were ever announced.")
 File = Annotated[str, typer.Argument(help="A path or a uri.")]
 
 
-class FileStatus(enum.StrEnum):
-    """Where a file can stand."""
-
-    PENDING = "pending"
-    PROCESSED = "processed"
-    FAILED = "failed"
-    PARKED = "parked"
-    BLACKLISTED = "blacklisted"
-
-
 @app.command("list")
 def list_known(
     context: typer.Context,
     *,
     subject: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
     status: Annotated[FileStatus | None, typer.Option(help="Only those that stand there.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List files by uri."""
@@ -79,60 +83,87 @@ def show(context: typer.Context, file: File, *, as_json: AsJson = False) -> None
     if as_json:
         print_json(known | {"events": [asdict(event) for event in history]})
         return
-    print_parts([Table(["", ""], list(_facts(known)))])
+    print_parts([Table(["", ""], list(_facts(known))), *_segments(known["segments"])])
     for line in known["rejected_rows"]:
         typer.echo(f"line {line['line']}: {line['reason']} {line['detail']}: {line['sample']!r}")
+    if known["rejected_count"] > len(known["rejected_rows"]):
+        typer.echo(f"{known['rejected_count']:,} rejected lines are kept, the first are shown.")
     print_parts([Table(["when", "what", "who", ""], [_event(event) for event in reversed(history)])])
 
 
 @app.command()
-def reingest(context: typer.Context, file: File, *, by: By, as_json: AsJson = False) -> None:
+def reingest(
+    context: typer.Context,
+    file: File,
+    *,
+    reason: Reason = BY_HAND,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Read a file again from its first byte, whatever is known of it."""
-    from disarray.control.files import Reason as QueueReason
-    from disarray.control.files import enqueue_file
+    from disarray.control.files import reingest_file
 
     with control_session(configuration(context)) as connection:
-        uri, known = known_uri(connection, file)
-        metadata = {"dataset": known["dataset"]} if known["dataset"] else {}
-        queue_id = enqueue_file(
-            connection,
-            uri,
-            known["subject_key"],
-            reason=QueueReason.REINGEST,
-            instance_name=by,
-            metadata=metadata,
-        )
-    _tell(uri, queue_id, "is to be read again", as_json=as_json)
+        uri, _ = known_uri(connection, file)
+        with decision(connection, dry_run=dry_run):
+            queue_id = reingest_file(connection, uri, reason=reason, by=by)
+    what = "is to be read again" if queue_id is not None else "is blacklisted and not read; allow it first"
+    _tell(uri, queue_id, what, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
-def blacklist(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+def blacklist(
+    context: typer.Context,
+    file: File,
+    *,
+    reason: Reason,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Make a file count for nothing: exactly its readings go."""
     from disarray.control.files import blacklist_file
 
     with control_session(configuration(context)) as connection:
         uri, known = known_uri(connection, file)
-        queue_id = blacklist_file(connection, uri, known["subject_key"], reason=reason, by=by)
-    _tell(uri, queue_id, "is blacklisted", as_json=as_json)
+        with decision(connection, dry_run=dry_run):
+            queue_id = blacklist_file(connection, uri, known["subject_key"], reason=reason, by=by)
+    _tell(uri, queue_id, "is blacklisted", dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
-def allow(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+def allow(
+    context: typer.Context,
+    file: File,
+    *,
+    reason: Reason,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Let a blacklisted file count again: the numbers of before come back."""
     from disarray.control.files import allow_file
 
     with control_session(configuration(context)) as connection:
         uri, _ = known_uri(connection, file)
-        queue_id = allow_file(connection, uri, reason=reason, by=by)
-    _tell(uri, queue_id, "is allowed", as_json=as_json)
+        with decision(connection, dry_run=dry_run):
+            queue_id = allow_file(connection, uri, reason=reason, by=by)
+    _tell(uri, queue_id, "is allowed", dry_run=dry_run, as_json=as_json)
 
 
-def _tell(uri: str, queue_id: int | None, what: str, *, as_json: bool) -> None:
+def _tell(uri: str, queue_id: int | None, what: str, *, dry_run: bool, as_json: bool) -> None:
     if as_json:
-        print_json({"source_uri": uri, "queue_id": queue_id})
+        # An item of a dry run is gone with it.
+        print_json({"source_uri": uri, "queue_id": None if dry_run else queue_id, "dry_run": dry_run})
         return
-    rest = "." if queue_id is None else f"; item {queue_id} waits for a worker. Or run: disarray ingest"
+    rest = (
+        "."
+        if queue_id is None or dry_run
+        else f"; item {queue_id} waits for a worker. Or run: disarray ingest"
+    )
     typer.echo(f"{uri} {what}{rest}")
+    tell_dry_run(dry_run)
 
 
 def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
@@ -154,17 +185,45 @@ def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
     lines = known["metadata"].get("lines")
     if lines:
         yield ["lines", ", ".join(f"{count} {name}" for name, count in lines.items() if count)]
+    if known["failed_at"] is not None:
+        what = "discarded dead letter" if known["discarded_at"] is not None else "dead letter"
+        asked = known["failed_request"]["reason"]
+        yield [what, f"since {known['failed_at']}, {asked}, {counted(known['retry_count'], 'attempt')}"]
     if known["blacklist"] is not None:
         listed = known["blacklist"]
         yield ["blacklisted", f"by {listed['blacklisted_by']}: {listed['reason']}"]
 
 
 def _event(event: FileEvent) -> list[str]:
-    told = event.metadata
-    details = [str(told[key]) for key in ("reason", "outcome", "change", "error", "message") if told.get(key)]
     return [
-        f"{event.occurred_at:%Y-%m-%d %H:%M:%S}Z",
-        event.event_type,
-        told.get("by") or event.instance_name or "-",
-        ", ".join(details),
+        shown_moment(event.occurred_at),
+        *shown_event(event.event_type, event.instance_name, event.metadata),
     ]
+
+
+def _segments(segments: list[dict[str, Any]]) -> Iterator[Table]:
+    if segments:
+        rows = [
+            [
+                shown_instant(part["segment_us"]),
+                part["state"],
+                f"{part['readings']:,}",
+                str(part["fragments"]),
+                f"{part['segment_readings'] or 0:,}",
+                f"{part['segment_duplicates'] or 0:,}",
+                part["run_id"][:8],
+                part["changed_at"][:19].replace("T", " ") + "Z",
+            ]
+            for part in segments
+        ]
+        headings = [
+            "segment",
+            "state",
+            "its readings",
+            "fragments",
+            "readings",
+            "duplicates",
+            "run",
+            "changed",
+        ]
+        yield Table(headings, rows)

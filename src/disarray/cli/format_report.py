@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -12,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from disarray.model.duration import format_duration
-from disarray.model.format import CHANNEL, EVENT_US
+from disarray.model.format import CHANNEL, EVENT_US, ColumnType
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _WIDEST_CELL = 20
 _SHOWN_REJECTS = 8
 _SAMPLE_CHARACTERS = 100
+_NUMERIC = (ColumnType.FLOAT64, ColumnType.INT64)
 
 
 def report_text(trial: Trial, *, rows: int) -> None:
@@ -49,6 +51,24 @@ def report_text(trial: Trial, *, rows: int) -> None:
     console.print("[bold]A dataset for it[/bold], ready for disarray.toml:\n")
     # Plain and unwrapped: this is to be copied.
     console.print(trial.block, markup=False, soft_wrap=True, end="")
+    _print_next(console, trial)
+
+
+def _print_next(console: Console, trial: Trial) -> None:
+    """How a number comes out of it, as comments: whoever copies to the end gets a file that loads."""
+    numeric = [column.name for column in trial.dataset.columns if column.type in _NUMERIC]
+    if not numeric:
+        return
+    name = numeric[0]
+    lines = (
+        "",
+        "# Numbers come from metrics and rollups (docs/dataset-reference.md). A first one:",
+        f"# [dataset.metrics.{name}_highest]",
+        '# kind = "max"',
+        f'# input = "{name}"',
+        f"# Then: disarray up --once && disarray value {shlex.quote(trial.subject)} {name}_highest",
+    )
+    console.print("\n".join(lines), markup=False, soft_wrap=True)
 
 
 def report_json(trial: Trial, *, rows: int) -> dict[str, object]:

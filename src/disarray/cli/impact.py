@@ -57,6 +57,8 @@ def describe(impact: Impact) -> Iterator[str]:
     changes = plan.changes
     parked = [fragment for fragment in changes.added if fragment.state is FragmentState.PARKED]
     yield f"{plan.subject_key} ({plan.dataset}): {impact.arrival}"
+    if impact.rehearsed.is_rebuild_pending:
+        yield "  a rebuild is pending: all of this is by the definition that its numbers were made with"
     yield (
         f"  fragments: {len(changes.added) - len(parked)} added, {len(parked)} parked, {len(changes.cut)} cut, "
         f"{len(changes.dropped)} dropped, {len(changes.released)} released"
@@ -96,6 +98,7 @@ def document(impact: Impact) -> dict[str, Any]:
         "dataset": plan.dataset,
         "subject": plan.subject_key,
         "arrival": impact.arrival,
+        "rebuild_pending": impact.rehearsed.is_rebuild_pending,
         "changed_from": json_instant(impact.from_us),
         "fragments": {
             "added": sum(fragment.state is FragmentState.ACTIVE for fragment in changes.added),

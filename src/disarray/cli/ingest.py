@@ -28,6 +28,7 @@ def ingest(
     try:
         from disarray.cli.notifying import notifications_of
         from disarray.control.files import enqueue_files
+        from disarray.control.instances import InstanceState, instance_state
         from disarray.worker.local import configured_datasets, open_workplace
         from disarray.worker.scheduler import Scheduler
     except ModuleNotFoundError as error:
@@ -46,18 +47,25 @@ def ingest(
                 told = told_of(place, committed)
                 passes.append(told)
                 if not as_json:
-                    typer.echo(_sentence(told))
+                    typer.echo(sentence_of(told))
             failures += report.failed.values()
         waiting = _in_quarantine(place, {each.source_uri for each in given})
+        with place.pool.connection() as connection:
+            state = instance_state(connection, INSTANCE_NAME)
+    if state is InstanceState.PAUSED:
+        typer.echo(
+            f"'{INSTANCE_NAME}' is paused and took nothing. Run: disarray workers resume {INSTANCE_NAME}",
+            err=True,
+        )
     if as_json:
         print_json({"passes": passes, "failures": failures, "quarantined": waiting})
-    elif not passes and not failures:
+    elif not passes and not failures and state is not InstanceState.PAUSED:
         typer.echo("Nothing was queued.")
     for uri in [] if as_json else waiting:
         typer.echo(f"{uri} is in quarantine, all or part of it. See: disarray quarantine preview {uri}")
     for failure in [] if as_json else failures:
         typer.echo(f"failed: {failure}", err=True)
-    if failures:
+    if failures or state is InstanceState.PAUSED:
         raise typer.Exit(1)
 
 
@@ -121,7 +129,8 @@ def told_of(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
     }
 
 
-def _sentence(told: dict[str, Any]) -> str:
+def sentence_of(told: dict[str, Any]) -> str:
+    """A committed plan for people."""
     text = (
         f"{told['subject']} ({told['dataset']}): {told['arrival']}, {counted(told['segments_scanned'], 'segment')} "
         f"scanned ({counted(told['readings_scanned'], 'reading')})"
@@ -134,6 +143,8 @@ def _sentence(told: dict[str, Any]) -> str:
             f"{counted(told['readings_to_the_right'], 'reading')} to the right untouched, "
             f"{counted(told['restatements'], 'restatement')}"
         )
+    elif told["restatements"]:
+        text += f"; {counted(told['restatements'], 'restatement')}"
     return text
 
 

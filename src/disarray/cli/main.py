@@ -14,19 +14,33 @@ import typer
 from disarray import __version__
 from disarray.cli import (
     agent,
+    api,
+    audit,
     config,
     db,
+    dead_letters,
     demo,
     doctor,
+    explain,
     export,
     files,
+    history,
+    housekeeping,
     ingest,
+    init,
     quarantine,
     queue,
+    rebuild,
+    reconcile,
     rollup,
     status,
+    store,
+    token,
+    up,
     value,
     verify,
+    worker,
+    workers,
 )
 from disarray.cli.context import Flags
 from disarray.cli.formats import formats_app
@@ -45,19 +59,35 @@ app.add_typer(config.app, name="config")
 app.add_typer(queue.app, name="queue")
 app.add_typer(files.app, name="files")
 app.add_typer(quarantine.app, name="quarantine")
+app.add_typer(dead_letters.app, name="dead-letters")
+app.add_typer(workers.app, name="workers")
+app.add_typer(history.subjects_app, name="subjects")
+app.add_typer(history.runs_app, name="runs")
+app.command(name="events")(history.events)
+app.add_typer(token.app, name="token")
 app.add_typer(formats_app, name="formats")
+app.add_typer(store.app, name="store")
+app.command(name="init")(init.init)
+app.command(name="up")(up.up)
 app.command(name="demo")(demo.demo)
 app.command(name="ingest")(ingest.ingest)
 app.command(name="plan")(ingest.plan)
 app.command(name="value")(value.value)
 app.command(name="series")(value.series)
+app.command(name="explain")(explain.explain)
 app.command(name="rollup")(rollup.rollup)
 app.command(name="restatements")(rollup.restatements)
 app.command(name="export")(export.export)
+app.command(name="rebuild")(rebuild.rebuild)
+app.command(name="reconcile")(reconcile.reconcile)
 app.command(name="status")(status.status)
+app.command(name="housekeeping")(housekeeping.housekeeping)
 app.command(name="doctor")(doctor.doctor)
 app.command(name="verify")(verify.verify)
+app.command(name="audit")(audit.audit)
 app.command(name="agent")(agent.agent)
+app.command(name="api")(api.api)
+app.command(name="worker")(worker.worker)
 
 
 def _print_version(wanted: bool) -> None:

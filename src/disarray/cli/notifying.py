@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from time import time
 from typing import TYPE_CHECKING
 
+from disarray.agent.preamble import read_subject
 from disarray.control.files import Notification, Reason
 from disarray.errors import ConfigError, UnreadableFileError
-from disarray.kernels.outcome import ReadReason, ReadRequest
-from disarray.kernels.preview import preview_file
-from disarray.model.matching import match_file, subject_from_preamble
+from disarray.kernels.opening import open_beneath
+from disarray.model.matching import match_file
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
@@ -38,13 +38,16 @@ def _notification(path: str, datasets: Mapping[str, Dataset]) -> Notification:
 
 
 def _subject_inside(uri: str, path: str, dataset: Dataset) -> str:
-    outcome = preview_file(
-        ReadRequest.for_dataset(
-            dataset, path, reason=ReadReason.NOTIFICATION, now_us=int(time() * 1e6), stored=None
-        )
-    ).outcome
-    if outcome.fingerprint is None:
+    try:
+        descriptor = open_beneath(path, dataset.roots)
+        try:
+            subject = read_subject(descriptor, os.fstat(descriptor).st_size, uri=uri, dataset=dataset)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise UnreadableFileError(f"{path} does not tell its subject: {error}. Nothing was queued") from error
+    if subject is None:
         raise UnreadableFileError(
-            f"{path} does not tell its subject: {outcome.message or 'it cannot be read'}. Nothing was queued"
+            f"{path} does not tell its subject: its preamble is not complete. Nothing was queued"
         )
-    return subject_from_preamble(uri, dataset, dict(outcome.fingerprint.end.state.fields))
+    return subject

@@ -9,9 +9,21 @@ import typer
 
 from disarray.cli.context import configuration
 from disarray.cli.project import open_project
-from disarray.cli.session import control_session
+from disarray.cli.session import control_session, decision
 from disarray.cli.tables import Table, print_parts
-from disarray.cli.words import AsJson, By, Reason, counted, json_instant, known_uri, print_json, shown_instant
+from disarray.cli.words import (
+    AsJson,
+    By,
+    DryRun,
+    Limit,
+    Reason,
+    counted,
+    json_instant,
+    known_uri,
+    print_json,
+    shown_instant,
+    tell_dry_run,
+)
 
 app = typer.Typer(
     no_args_is_help=True, help="Readings that came too late to be believed unasked: look, release, reject."
@@ -25,7 +37,7 @@ def list_quarantined(
     context: typer.Context,
     *,
     subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    limit: Limit = 100,
     as_json: AsJson = False,
 ) -> None:
     """List what waits for a decision, oldest first."""
@@ -64,24 +76,17 @@ def preview(context: typer.Context, file: File, *, as_json: AsJson = False) -> N
     """Show which numbers a release would change, by how much and from when. Nothing is changed."""
     with open_project(context) as project:
         from disarray.cli.impact import describe, document, impact_of
-        from disarray.control.files import Notification
-        from disarray.control.files import Reason as QueueReason
         from disarray.control.quarantine import list_quarantine
         from disarray.errors import NotQuarantinedError
-        from disarray.worker.rehearsal import rehearse
+        from disarray.worker.rehearsal import rehearse_release
 
         uri, _ = known_uri(project.connection, file)
         waiting = list_quarantine(project.connection, source_uri=uri)
         if not waiting:
             raise NotQuarantinedError(f"nothing of {uri} is in quarantine. See: disarray files show {uri}")
-        release = "readings" if waiting[0].readings else "version"
-        notification = Notification(
-            uri,
-            waiting[0].subject_key,
-            QueueReason.RELEASE,
-            {"dataset": waiting[0].dataset, "release": release},
+        rehearsal = rehearse_release(
+            project.connection, waiting[0], datasets=project.datasets, lake=project.lake
         )
-        rehearsal = rehearse(project.connection, [notification], datasets=project.datasets, lake=project.lake)
         impacts = [impact_of(project.connection, rehearsed) for rehearsed in rehearsal.plans]
     if as_json:
         print_json({"plans": [document(impact) for impact in impacts], "failures": rehearsal.failures})
@@ -96,28 +101,49 @@ def preview(context: typer.Context, file: File, *, as_json: AsJson = False) -> N
 
 
 @app.command()
-def release(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+def release(
+    context: typer.Context,
+    file: File,
+    *,
+    reason: Reason,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Let what is parked of a file count. A worker does it next; the file itself need not be there any more."""
     from disarray.control.quarantine import release_file
 
     with control_session(configuration(context)) as connection:
         uri, _ = known_uri(connection, file)
-        queue_id = release_file(connection, uri, reason=reason, by=by)
+        with decision(connection, dry_run=dry_run):
+            queue_id = release_file(connection, uri, reason=reason, by=by)
     if as_json:
-        print_json({"source_uri": uri, "queue_id": queue_id})
-    else:
-        typer.echo(f"{uri} is released; item {queue_id} waits for a worker. Or run: disarray ingest")
+        print_json({"source_uri": uri, "queue_id": None if dry_run else queue_id, "dry_run": dry_run})
+        return
+    rest = "." if dry_run else f"; item {queue_id} waits for a worker. Or run: disarray ingest"
+    typer.echo(f"{uri} is released{rest}")
+    tell_dry_run(dry_run)
 
 
 @app.command()
-def reject(context: typer.Context, file: File, *, reason: Reason, by: By, as_json: AsJson = False) -> None:
+def reject(
+    context: typer.Context,
+    file: File,
+    *,
+    reason: Reason,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
     """Drop what is parked of a file, and nothing else of it."""
     from disarray.control.quarantine import reject_file
 
     with control_session(configuration(context)) as connection:
         uri, _ = known_uri(connection, file)
-        readings = reject_file(connection, uri, reason=reason, by=by)
+        with decision(connection, dry_run=dry_run):
+            readings = reject_file(connection, uri, reason=reason, by=by)
     if as_json:
-        print_json({"source_uri": uri, "readings": readings})
-    else:
-        typer.echo(f"{counted(readings, 'parked reading')} of {uri} dropped. No number changed.")
+        print_json({"source_uri": uri, "readings": readings, "dry_run": dry_run})
+        return
+    typer.echo(f"{counted(readings, 'parked reading')} of {uri} dropped. No number changed.")
+    tell_dry_run(dry_run)

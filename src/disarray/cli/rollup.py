@@ -20,6 +20,7 @@ from disarray.cli.words import (
     shown_difference,
     shown_instant,
     shown_number,
+    tell_rebuild,
 )
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ def rollup(
                 "subject": subject,
                 "rollup": name,
                 "stale_from": json_instant(answer.stale_from_us),
+                "rebuild_pending": found.is_rebuild_pending,
                 "buckets": buckets,
             }
         )
@@ -93,6 +95,7 @@ def rollup(
         for bucket in answer.buckets
     ]
     print_parts([Table(["from", "to", "shift", "channel", *names, ""], rows)])
+    tell_rebuild([found])
 
 
 def restatements(
@@ -118,8 +121,8 @@ def restatements(
 
 def _sentence(noted: Restatement) -> str:
     name = f"{noted.subject_key}/{noted.channel}" if noted.channel else noted.subject_key
-    files = ", ".join(uri.rpartition("/")[2] for uri in noted.source_uris) or "of a change of definition"
     return (
         f"{name} {noted.metric} {shown_difference(noted.old, noted.new)} from {noted.changed_from:%Y-%m-%dT%H:%MZ} on "
-        f"(now {shown_number(noted.new)}), because of {files}, written down {noted.restated_at:%Y-%m-%dT%H:%MZ}."
+        f"(now {shown_number(noted.new)}), because of {noted.causes}, "
+        f"written down {noted.restated_at:%Y-%m-%dT%H:%MZ}."
     )

@@ -34,6 +34,15 @@ def running_dsn(config: Config) -> str:
 
 
 @contextmanager
+def decision(connection: Connection, *, dry_run: bool) -> Iterator[None]:
+    """All that is decided inside happens together; in a dry run it is done by the very same code, and undone."""
+    from disarray.control.translation import translated_errors
+
+    with translated_errors(), connection.transaction(force_rollback=dry_run):
+        yield
+
+
+@contextmanager
 def control_session(config: Config) -> Iterator[Connection]:
     """A connection to a database whose schema this program can work with."""
     from disarray.control import connections, migrations

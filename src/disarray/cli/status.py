@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import time
 from contextlib import contextmanager, suppress
-from datetime import datetime
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from disarray.config import Config
+    from disarray.control.connections import Connection
 
 REFRESH_SECONDS = 2.0
 SHOWN_UNSERVED = 10
@@ -36,17 +38,26 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Show the queue, files, subjects and instances."""
-    from disarray.control.status import queue_status
-
     config = configuration(context)
     with control_session(config) as connection:
-        first = queue_status(connection)
+        first = _look(connection)
     show = _print_json if as_json else _print_tables
     if not watch:
         show(first)
         return
     with suppress(KeyboardInterrupt):
         _watch(config, first, show if as_json or not is_terminal() else None)
+
+
+def _look(connection: Connection) -> Status:
+    """The control plane now, and the figures of the last day."""
+    from disarray.control.figures import lateness_histogram, sum_figures
+    from disarray.control.status import queue_status
+
+    status = queue_status(connection)
+    since = datetime.fromisoformat(status["at"]) - timedelta(days=1)
+    late = sum(each.files for each in lateness_histogram(connection, since=since) if each.bound_seconds != 0)
+    return status | {"last_day": asdict(sum_figures(connection, since=since)) | {"late_files": late}}
 
 
 def _print_json(status: Status) -> None:
@@ -61,7 +72,6 @@ def _watch(config: Config, first: Status, show: Callable[[Status], None] | None)
     """Show one status after another; without a way to show them, on a terminal in place."""
     from disarray.control.connections import open_pool
     from disarray.control.retries import call_idempotent
-    from disarray.control.status import queue_status
 
     # Pooled, so that a restart of the server is no end to watching.
     with (
@@ -71,7 +81,7 @@ def _watch(config: Config, first: Status, show: Callable[[Status], None] | None)
         update(first)
         while True:
             time.sleep(REFRESH_SECONDS)
-            update(call_idempotent(pool, queue_status))
+            update(call_idempotent(pool, _look))
 
 
 @contextmanager
@@ -107,14 +117,23 @@ def describe(status: Status) -> Iterator[Table | str]:
                 f"{subjects['held']} held, {subjects['waiting']} waiting",
             ],
             ["stale", f"{status['open_dirty_ranges']} open ranges", ""],
+            [
+                "rebuilds",
+                f"{status['rebuilds']['pending']} pending",
+                f"{status['rebuilds']['queued']} queued",
+            ],
+            *_last_day(status["last_day"]),
         ],
     )
+    if status["dead_letters"]:
+        yield f"{status['dead_letters']} dead letters wait for a decision. See: disarray dead-letters list"
     if status["instances"]:
         yield Table(
-            ["instance", "serves", "holds", "claimed", "last seen"],
+            ["instance", "state", "serves", "holds", "claimed", "last seen"],
             [
                 [
                     instance["instance_name"],
+                    instance["state"],
                     " ".join(instance["subject_patterns"]),
                     str(instance["held_subjects"]),
                     str(instance["claimed_items"]),
@@ -126,6 +145,20 @@ def describe(status: Status) -> Iterator[Table | str]:
     else:
         yield "No instance ever registered: what is queued waits."
     yield from _unserved(status["unserved_subjects"])
+
+
+def _last_day(told: Status) -> Iterator[list[str]]:
+    """What arrived lately, how late, and what the late part cost."""
+    names = ("kept", "duplicate", "rejected", "parked")
+    ends = ", ".join(f"{told[f'readings_{name}']:,} {name}" for name in names)
+    yield ["last day", f"{told['files_read']:,} files read", f"{told['readings_seen']:,} lines: {ends}"]
+    if told["late_files"]:
+        cost = f"{told['repair_readings']:,} readings scanned again, {told['repair_bases']:,} bases shifted"
+        yield [
+            "late",
+            f"{told['late_files']:,} files",
+            f"{told['late_readings']:,} readings; for them {cost}",
+        ]
 
 
 def _unserved(unserved: list[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from disarray.cli.words import (
     print_json,
     shown_instant,
     shown_number,
+    tell_rebuild,
 )
 from disarray.model.segments import LAST_US
 
@@ -66,6 +67,7 @@ def value(
     for each in answer.values:
         typer.echo(_sentence(subject, chosen, each))
     _tell_stale(answer)
+    tell_rebuild([found])
 
 
 def series(
@@ -110,18 +112,30 @@ def series(
         [
             shown_instant(each.at_us),
             each.channel,
-            shown_number(each.number),
+            "-" if each.is_dropped else shown_number(each.number),
             shown_instant(each.reading_us),
-            "final" if each.is_final else "stale",
+            _state(each),
         ]
         for each in answer.values
     ]
     print_parts([Table(["at", "channel", heading, "last reading", ""], rows)])
     _tell_stale(answer)
+    tell_rebuild([found])
+
+
+def _state(value: Value) -> str:
+    if value.is_dropped:
+        return "readings dropped"
+    return "final" if value.is_final else "stale"
 
 
 def _sentence(subject: str, metric: Metric, value: Value) -> str:
     name = f"{subject}/{value.channel}" if value.channel else subject
+    if value.is_dropped:
+        return (
+            f"{name} {metric.name} at {shown_instant(value.at_us)} is not known any more: the readings of its segment "
+            f"were dropped (retain). It is at their last one: --at {shown_instant(value.reading_us)}"
+        )
     return (
         f"{name} {metric.name} is {shown_number(value.number, metric.unit)} "
         f"as of its reading at {shown_instant(value.reading_us)}, {'final' if value.is_final else 'stale'}."
@@ -142,6 +156,7 @@ def _document(subject: SubjectOf, metric: Metric, answer: Values) -> dict[str, o
         "metric": metric.name,
         "unit": metric.unit,
         "stale_from": json_instant(answer.stale_from_us),
+        "rebuild_pending": subject.is_rebuild_pending,
         "values": [
             {
                 "channel": each.channel,
@@ -150,6 +165,7 @@ def _document(subject: SubjectOf, metric: Metric, answer: Values) -> dict[str, o
                 "value": each.number,
                 "reading_at": json_instant(each.reading_us),
                 "final": each.is_final,
+                "readings_dropped": each.is_dropped,
             }
             for each in answer.values
         ],

@@ -87,6 +87,7 @@ def as_document(report: VerificationReport, *, is_identical: bool) -> dict[str, 
         ],
         "unproven": [asdict(each) for each in report.unproven],
         "not_compared": [asdict(each) for each in report.not_compared],
+        "sealed_not_verified": [asdict(each) for each in report.sealed],
     }
 
 
@@ -121,6 +122,15 @@ def describe(report: VerificationReport, *, is_identical: bool) -> Iterator[Tabl
             ],
         )
         yield from _rest(len(report.not_compared), "subjects")
+    if report.sealed:
+        yield Table(
+            ["sealed, not verified", "segments", "readings"],
+            [
+                [f"{each.dataset}/{each.subject_key}", f"{each.segments:,}", f"{each.readings:,}"]
+                for each in report.sealed[:SHOWN]
+            ],
+        )
+        yield from _rest(len(report.sealed), "subjects")
     if report.unproven:
         yield Table(
             ["subject", "not proven by its source", "why"],
@@ -141,7 +151,7 @@ def _compared(report: VerificationReport) -> dict[str, int]:
 
 def _verdict(report: VerificationReport, *, is_identical: bool) -> str:
     if is_identical:
-        return "identical"
+        return "identical, but for what is sealed" if report.sealed else "identical"
     if report.differences:
         return "DIFFERENT"
     return "not final" if report.not_compared else "not proven"

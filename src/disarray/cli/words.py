@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,14 +17,37 @@ from disarray.model.segments import datetime_of, microseconds_of
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
+    from disarray.store.names import SubjectOf
 
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 InDataset = Annotated[str | None, typer.Option("--dataset", help="Where a subject has several.")]
 OfChannel = Annotated[str | None, typer.Option("--channel", help="One series of many; all if not given.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; kept with the file.")]
-By = Annotated[str, typer.Option("--by", help="Who decides; kept with the file.")]
+Reason = Annotated[str, typer.Option("--reason", help="Why; written down.")]
+By = Annotated[
+    str,
+    typer.Option(
+        "--by",
+        help="Who decides; written down.",
+        default_factory=lambda: operating_user(),
+        show_default="your user name",
+    ),
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
+BY_HAND = "asked for by hand"
+
+
+def operating_user() -> str:
+    """Who is at the keyboard, as the operating system knows them."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        # A container may run under a number that no name belongs to.
+        return f"user {os.getuid()}"
 
 
 def parse_instant(text: str) -> int:
@@ -75,6 +100,36 @@ def shown_difference(old: float | None, new: float | None) -> str:
 def counted(number: int, noun: str) -> str:
     """A number of things: 1 segment, 2,000 segments."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def tell_rebuild(subjects: Sequence[SubjectOf]) -> None:
+    """Say whose numbers are still those of a former definition."""
+    waiting = [each for each in subjects if each.rebuilt is not None]
+    for name in sorted({each.dataset.name for each in waiting}):
+        of_dataset = [each for each in waiting if each.dataset.name == name]
+        done, count = of_dataset[0].rebuilt or (0, 0)
+        shown = ", ".join(each.subject_key for each in of_dataset[:5]) + (" …" if len(of_dataset) > 5 else "")
+        typer.echo(
+            f"Dataset '{name}' was defined anew, and numbers of {shown} are still as defined before: a rebuild is "
+            f"pending ({done} of {count} subjects rebuilt)."
+        )
+
+
+def shown_moment(moment: datetime | None) -> str:
+    """When something happened, to the second."""
+    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+
+
+def shown_event(event_type: str, instance_name: str | None, told: Metadata) -> list[str]:
+    """What happened, who did it, and what was said about it."""
+    details = [str(told[key]) for key in ("reason", "outcome", "change", "error", "message") if told.get(key)]
+    return [event_type, told.get("by") or instance_name or "-", ", ".join(details)]
+
+
+def tell_dry_run(is_dry: bool) -> None:
+    """Say that what was just told did not happen."""
+    if is_dry:
+        typer.echo("This was a dry run: nothing was changed.")
 
 
 def print_json(document: Any) -> None:

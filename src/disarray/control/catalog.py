@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,14 +10,13 @@ from psycopg.rows import dict_row
 
 from disarray.control.translation import translated_errors
 from disarray.model.fingerprints import Fingerprint
-from disarray.model.format import ColumnType
 from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,33 +32,13 @@ class SegmentEntry:
     last_us: int
     digest: str
     scan_version: str
+    table_digest: str | None = None
+    sealed_at: datetime | None = None
 
-
-def register_dataset(connection: Connection, dataset: Dataset) -> None:
-    """Make a dataset's definition known, and its metrics those that are in force."""
-    metrics = [
-        {
-            "name": metric.name,
-            "kind": metric.kind.value,
-            "method": metric.method.value,
-            "max_gap_us": metric.max_gap_us,
-            "is_integer": metric.type is ColumnType.INT64,
-            "unit": metric.unit,
-        }
-        for metric in dataset.metrics
-    ]
-    definition = {"description": dataset.description, "segment_us": dataset.segment_us, "metrics": metrics}
-    with translated_errors():
-        connection.execute(
-            "select disarray.register_dataset(%s, %s, %s, %s::jsonb, %s::jsonb)",
-            (
-                dataset.name,
-                dataset.parse_version,
-                dataset.scan_version,
-                json.dumps(definition),
-                json.dumps(metrics),
-            ),
-        )
+    @property
+    def is_sealed(self) -> bool:
+        """Whether its readings are no longer kept."""
+        return self.sealed_at is not None
 
 
 def load_fingerprints(connection: Connection, source_uris: Sequence[str]) -> dict[str, Fingerprint]:
@@ -74,32 +52,21 @@ def load_fingerprints(connection: Connection, source_uris: Sequence[str]) -> dic
 
 def find_same_content(
     connection: Connection, dataset: str, subject_key: str, *, content_hashes: Sequence[str]
-) -> dict[str, str]:
-    """Files of a subject with these bytes whose readings are in: content hash → the greatest such uri."""
+) -> dict[str, list[str]]:
+    """Files of a subject with these bytes whose readings are in: content hash → their uris, the greatest last."""
     with translated_errors():
         rows = connection.execute(
             "select content_hash, source_uri from disarray.find_same_content(%s, %s, %s::text[])",
             (dataset, subject_key, list(content_hashes)),
         ).fetchall()
-    return dict(rows)
-
-
-def find_other_version(
-    connection: Connection, dataset: Dataset, subject_key: str, *, read_again: Sequence[str]
-) -> str | None:
-    """What of a subject was made under another definition, beside files that are being read again."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.find_other_version(%s, %s, %s, %s, %s::text[])",
-            (dataset.name, subject_key, dataset.parse_version, dataset.scan_version, list(read_again)),
-        ).fetchone()
-    assert row is not None
-    found: str | None = row[0]
+    found: dict[str, list[str]] = defaultdict(list)
+    for content_hash, source_uri in rows:
+        found[content_hash].append(source_uri)
     return found
 
 
 def load_file_fragments(connection: Connection, source_uris: Sequence[str]) -> dict[str, list[FragmentEntry]]:
-    """All that some files say now, active or parked, by file."""
+    """All that some files say now, active, parked or rejected, or counted for in segments sealed since, by file."""
     found: dict[str, list[FragmentEntry]] = defaultdict(list)
     for fragment in _fragments(
         connection, "select * from disarray.load_file_fragments(%s::text[])", (list(source_uris),)
@@ -115,6 +82,38 @@ def load_segment_fragments(
     return _fragments(
         connection,
         "select * from disarray.load_segment_fragments(%s, %s, %s::bigint[])",
+        (dataset, subject_key, list(segments)),
+    )
+
+
+def load_subject_fragments(connection: Connection, dataset: str, subject_key: str) -> list[FragmentEntry]:
+    """All that is active or parked of a subject in one dataset."""
+    return _fragments(
+        connection,
+        "select * from disarray.load_subject_fragments(%s) where dataset = %s",
+        (subject_key, dataset),
+    )
+
+
+def find_sealed_segments(
+    connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
+) -> frozenset[int]:
+    """Those of some segments whose readings are no longer kept."""
+    with translated_errors():
+        rows = connection.execute(
+            "select segment_us from disarray.find_sealed_segments(%s, %s, %s::bigint[])",
+            (dataset, subject_key, list(segments)),
+        ).fetchall()
+    return frozenset(segment_us for (segment_us,) in rows)
+
+
+def load_kept_fragments(
+    connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
+) -> list[FragmentEntry]:
+    """All that is active or parked in some segments of a subject."""
+    return _fragments(
+        connection,
+        "select * from disarray.load_kept_fragments(%s, %s, %s::bigint[])",
         (dataset, subject_key, list(segments)),
     )
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from disarray.control.translation import translated_errors
+from disarray.model.plan import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,9 +18,13 @@ if TYPE_CHECKING:
     from disarray.control.metadata import Metadata
     from disarray.control.queue import Holder, QueueId
     from disarray.model.fingerprints import Fingerprint
-    from disarray.model.plan import CatalogChanges, FragmentEntry
+    from disarray.model.plan import CatalogChanges, FragmentEntry, RebuildStep
 
 Row = dict[str, Any]
+
+
+# About a second of work in the transaction that holds the subject.
+MAX_SHIFT_ROWS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +46,15 @@ class RejectedRows:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MovedFile:
+    """A file that is about another subject under the definition in force: it is queued for that one."""
+
+    source_uri: str
+    subject_key: str
+    dataset: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetCommit:
     """What changes in one dataset of the subject; rows are keyed like the tables they go to."""
 
@@ -54,6 +68,28 @@ class DatasetCommit:
     source_uris: Sequence[str]
     changed_from_us: int | None = None  # the earliest reading that came or went
     restate_before_us: int | None = None
+    rebuild: RebuildStep | None = None
+    store: str = "lake"  # the one that was planned on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitFigures:
+    """What a commit counts; ``control.figures.Figures`` says what each is. `lateness` is in seconds, by file."""
+
+    files_read: int = 0
+    files_unchanged: int = 0
+    files_parked: int = 0
+    readings_seen: int = 0
+    readings_kept: int = 0
+    readings_duplicate: int = 0
+    readings_rejected: int = 0
+    readings_parked: int = 0
+    lines_blank: int = 0
+    readings_scanned: int = 0
+    segments_scanned: int = 0
+    late_readings: int = 0
+    repair_readings: int = 0
+    lateness: Sequence[float] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +103,10 @@ class SubjectCommit:
     lake_files: Sequence[LakeFile] = ()
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
     rejects: Sequence[RejectedRows] = ()
+    read_again: Mapping[str, Metadata] = field(default_factory=dict)  # files of a rebuild without an item
+    moved: Sequence[MovedFile] = ()
     completions: Mapping[QueueId, Metadata] = field(default_factory=dict)
+    figures: CommitFigures | None = None
     metadata: Metadata = field(default_factory=dict)
 
 
@@ -117,8 +156,13 @@ class CommitPreview:
     buckets: tuple[BucketSpan, ...]
 
 
-def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder) -> list[DatasetChange]:
-    """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``."""
+def commit_subject(
+    connection: Connection, commit: SubjectCommit, holder: Holder, *, max_shift_rows: int = MAX_SHIFT_ROWS
+) -> list[DatasetChange]:
+    """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``.
+
+    A shift over more than `max_shift_rows` bases is left to an item of its own; until then numbers are stale.
+    """
     changes = {
         "metadata": commit.metadata,
         "lake_files": [vars(file) for file in commit.lake_files],
@@ -133,13 +177,16 @@ def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder
             for uri, fingerprint in commit.fingerprints.items()
         ],
         "rejects": [vars(rejected) for rejected in commit.rejects],
+        "read_again": [{"source_uri": uri, "result": result} for uri, result in commit.read_again.items()],
+        "moved": [vars(moved) for moved in commit.moved],
+        "figures": asdict(commit.figures) if commit.figures else {},
         "completions": [
             {"queue_id": queue_id, "metadata": metadata} for queue_id, metadata in commit.completions.items()
         ],
     }
     with translated_errors():
         row = connection.execute(
-            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json)",
+            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json, %s, %s::json[])",
             (
                 commit.run_id,
                 commit.subject_key,
@@ -148,6 +195,8 @@ def commit_subject(connection: Connection, commit: SubjectCommit, holder: Holder
                 commit.fence,
                 # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
                 json.dumps(changes, allow_nan=False),
+                max_shift_rows,
+                [json.dumps(_rows_document(part), allow_nan=False) for part in commit.datasets],
             ),
         ).fetchone()
     assert row is not None
@@ -159,7 +208,7 @@ def preview_commit(connection: Connection, subject_key: str, part: DatasetCommit
     with translated_errors():
         row = connection.execute(
             "select disarray.preview_commit(%s, %s::json)",
-            (subject_key, json.dumps(_dataset_document(part), allow_nan=False)),
+            (subject_key, json.dumps(_dataset_document(part) | _rows_document(part), allow_nan=False)),
         ).fetchone()
     assert row is not None
     found: Metadata = row[0]
@@ -180,14 +229,22 @@ def is_committed(connection: Connection, run_id: UUID, subject_key: str) -> bool
 
 
 def _dataset_document(part: DatasetCommit) -> Row:
+    rebuild = part.rebuild
     return {
         "dataset": part.dataset,
+        "store": part.store,
         "parse_version": part.parse_version,
         "scan_version": part.scan_version,
         "changed_from_us": part.changed_from_us,
         "restate_before_us": part.restate_before_us,
         "source_uris": list(part.source_uris),
-        "added": [_fragment_row(fragment) for fragment in part.changes.added],
+        "rebuilt_from": None
+        if rebuild is None
+        else {"parse_version": rebuild.before.parse, "scan_version": rebuild.before.scan},
+        "kept_metrics": [] if rebuild is None else list(rebuild.kept_metrics),
+        "kept_rollups": [] if rebuild is None else list(rebuild.kept_rollups),
+        "parked_before": sum(fragment.state is FragmentState.PARKED for fragment in part.changes.dropped),
+        "added": [fragment_row(fragment) for fragment in part.changes.added],
         "dropped": [fragment.fragment_id for fragment in part.changes.dropped],
         "released": [fragment.fragment_id for fragment in part.changes.released],
         "cut": [
@@ -195,12 +252,23 @@ def _dataset_document(part: DatasetCommit) -> Row:
             for fragment in part.changes.cut
         ],
         "segments": list(part.segments),
-        "metrics": list(part.metrics),
-        "rollups": list(part.rollups),
     }
 
 
-def _fragment_row(fragment: FragmentEntry) -> Row:
+def _rows_document(part: DatasetCommit) -> Row:
+    """Summaries and rollup parts: nearly all of what a commit has to say. What is NULL need not be said."""
+    return {
+        name: [_said(row) for row in rows]
+        for name, rows in (("metrics", part.metrics), ("rollups", part.rollups))
+    }
+
+
+def _said(row: Row) -> Row:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def fragment_row(fragment: FragmentEntry) -> Row:
+    """A fragment keyed like its table."""
     return {
         "segment_us": fragment.segment_us,
         "source_uri": fragment.source_uri,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg.rows import TupleRow
@@ -11,8 +12,19 @@ from psycopg_pool import ConnectionPool
 
 from disarray.control.translation import translated_errors
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 Connection = psycopg.Connection[TupleRow]
-Pool = ConnectionPool[Connection]
+
+
+class Pool(ConnectionPool[Connection]):
+    """Connections to share. A database that is away is one of our errors here too, where a connection is asked for."""
+
+    def getconn(self, timeout: float | None = None) -> Connection:
+        """A connection that answers, or `DatabaseUnavailableError` once none could be had in time."""
+        with translated_errors():
+            return super().getconn(timeout)
 
 
 @dataclass(frozen=True)
@@ -79,14 +91,24 @@ def open_pool(
     max_size: int = 4,
 ) -> Pool:
     """A pool that checks every connection before it hands it out, so that a restarted server costs nobody a call."""
-    return ConnectionPool(
+    return Pool(
         dsn,
         connection_class=Connection,
         kwargs={"autocommit": True, **session_parameters(limits, application_name)},
         min_size=1,
         max_size=max_size,
         check=ConnectionPool.check_connection,
-        timeout=30,
+        timeout=10,
+        # The pool waits twice as long after each failed attempt. Given up early, the next who asks for a connection
+        # starts over at once: a server that is back is found within seconds, however long it was away.
+        reconnect_timeout=5,
         open=True,
         name=application_name,
     )
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Several calls that take effect together or not at all; a lost reply to the commit is one of our errors too."""
+    with translated_errors(), connection.transaction():
+        yield

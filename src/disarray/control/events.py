@@ -26,6 +26,44 @@ class FileEvent:
     metadata: Metadata
 
 
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened, to a file, a subject or an instance."""
+
+    occurred_at: datetime
+    event_type: str
+    source_uri: str | None
+    subject_key: str | None
+    instance_name: str | None
+    metadata: Metadata
+
+
+def list_events(
+    connection: Connection,
+    *,
+    since: datetime,
+    subject_key: str | None = None,
+    source_uri: str | None = None,
+    event_type: str | None = None,
+    limit: int = 100,
+) -> list[Event]:
+    """What happened since an instant, newest first."""
+    with translated_errors(), connection.cursor(row_factory=class_row(Event)) as cursor:
+        return cursor.execute(
+            "select * from disarray.list_events(%s, %s, %s, %s, %s)",
+            (since, subject_key, source_uri, event_type, limit),
+        ).fetchall()
+
+
+def count_events(connection: Connection, *, since: datetime) -> dict[str, int]:
+    """How often what happened since an instant, by type; what did not happen is left out."""
+    with translated_errors():
+        rows = connection.execute(
+            "select event_type, events from disarray.count_events(%s)", (since,)
+        ).fetchall()
+    return dict(rows)
+
+
 def list_file_events(connection: Connection, source_uri: str, *, limit: int = 1000) -> list[FileEvent]:
     """The history of a file, newest first."""
     with translated_errors(), connection.cursor(row_factory=class_row(FileEvent)) as cursor:

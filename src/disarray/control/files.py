@@ -95,6 +95,17 @@ def enqueue_files(
     return [Enqueued(source_uri, queue_id, Verdict(verdict)) for source_uri, queue_id, verdict in rows]
 
 
+def reingest_file(connection: Connection, source_uri: str, *, reason: str, by: str) -> int | None:
+    """Read a file again from its first byte; the item that does it, or None where the file is blacklisted."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.reingest_file(%s, %s, %s)", (source_uri, reason, by)
+        ).fetchone()
+    assert row is not None
+    queue_id: int | None = row[0]
+    return queue_id
+
+
 def blacklist_file(
     connection: Connection, source_uri: str, subject_key: str, *, reason: str, by: str
 ) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from psycopg.rows import class_row
@@ -18,6 +19,14 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
 
 
+class InstanceState(StrEnum):
+    """Whether an instance claims; paused outlasts a restart, draining ends with the life that drains."""
+
+    ACTIVE = "active"
+    PAUSED = "paused"
+    DRAINING = "draining"
+
+
 @dataclass(frozen=True)
 class Instance:
     """An instance as a person sees it in a listing."""
@@ -29,6 +38,8 @@ class Instance:
     last_seen_at: datetime
     held_subjects: int
     claimed_items: int
+    state: InstanceState
+    paused_at: datetime | None
 
 
 def register_instance(
@@ -65,4 +76,31 @@ def bind_instance(
 def list_instances(connection: Connection) -> list[Instance]:
     """Every instance that ever registered, with what it holds now."""
     with translated_errors(), connection.cursor(row_factory=class_row(Instance)) as cursor:
-        return cursor.execute("select * from disarray.list_instances()").fetchall()
+        found = cursor.execute("select * from disarray.list_instances()").fetchall()
+    return [replace(known, state=InstanceState(known.state)) for known in found]
+
+
+def instance_state(connection: Connection, instance_name: str) -> InstanceState | None:
+    """Whether an instance claims, which tells why it was given nothing; None where it never registered."""
+    with translated_errors():
+        row = connection.execute("select disarray.instance_state(%s)", (instance_name,)).fetchone()
+    assert row is not None
+    return None if row[0] is None else InstanceState(row[0])
+
+
+def pause_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
+    """Let an instance claim nothing until it is resumed; it finishes what it has, and no claim comes after this."""
+    with translated_errors():
+        connection.execute("select disarray.pause_instance(%s, %s, %s)", (instance_name, reason, by))
+
+
+def drain_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
+    """Let this life of an instance finish what it has and claim nothing more."""
+    with translated_errors():
+        connection.execute("select disarray.drain_instance(%s, %s, %s)", (instance_name, reason, by))
+
+
+def resume_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
+    """Let an instance that is paused or draining claim again."""
+    with translated_errors():
+        connection.execute("select disarray.resume_instance(%s, %s, %s)", (instance_name, reason, by))

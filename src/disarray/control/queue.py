@@ -145,6 +145,42 @@ def fail_item(
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an item could not be done, and whether another try may help."""
+
+    queue_id: QueueId
+    error_message: str
+    is_permanent: bool = False
+
+
+def fail_items(
+    connection: Connection,
+    failures: Sequence[Failure],
+    holder: Holder,
+    *,
+    retry_delay_seconds: int | None = None,
+    is_counted: bool = True,
+) -> None:
+    """Give many items back in one round trip, all or none, without a deadlock whatever else goes on.
+
+    Those that are not counted wait for something else to be mended, however often.
+    """
+    with translated_errors():
+        connection.execute(
+            "select disarray.fail_items(%s::bigint[], %s, %s::text[], %s, null, %s, %s::boolean[], %s)",
+            (
+                [failure.queue_id for failure in failures],
+                holder.instance_name,
+                [_storable(failure.error_message) for failure in failures],
+                retry_delay_seconds,
+                holder.incarnation,
+                [failure.is_permanent for failure in failures],
+                is_counted,
+            ),
+        )
+
+
 def _storable(message: str) -> str:
     # Errors quote file names, and a name that is no valid text must not keep its item from going back.
     return message.replace("\0", "\\0").encode(errors="backslashreplace").decode()

@@ -14,13 +14,21 @@ from disarray.errors import (
     DatabaseBusyError,
     DatabaseUnavailableError,
     InvalidRequestError,
+    KeyReusedError,
     LeaseLostError,
     NotBlacklistedError,
+    NotDeadLetterError,
     NotQuarantinedError,
+    RequestRunningError,
     SchemaMissingError,
+    SegmentDiffersError,
+    SegmentSealedError,
     StaleIncarnationError,
     StalePlanError,
+    SupersededDefinitionError,
+    UnknownFileError,
     UnknownInstanceError,
+    UnknownTokenError,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +42,21 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA005": NotBlacklistedError,
     "DA006": StalePlanError,
     "DA007": NotQuarantinedError,
+    "DA008": SupersededDefinitionError,
+    "DA010": NotDeadLetterError,
+    "DA011": UnknownFileError,
+    "DA020": UnknownTokenError,
+    "DA021": RequestRunningError,
+    "DA022": KeyReusedError,
+    "DA030": SegmentSealedError,
+    "DA031": SegmentDiffersError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
 MISSING_CODES = frozenset({"3F000", "42883", "42P01"})
 # The server ends the whole session with these: the connection is gone, and with it the open transaction.
 SESSION_TIMEOUT_CODES = frozenset({"25P03", "25P04"})
+DISK_FULL_CODE = "53100"
 ACCESS_CODES = frozenset({"42501", "28000", "28P01"})
 
 
@@ -66,6 +83,11 @@ def translate(error: psycopg.Error | UnicodeEncodeError) -> ControlError:
         return SchemaMissingError(f"{message}. Nothing was changed. Run: disarray db migrate")
     if code in ACCESS_CODES:
         return AccessDeniedError(f"{message}. Nothing was changed; connect with a role that may do this.")
+    if code == DISK_FULL_CODE:
+        return DatabaseUnavailableError(
+            f"the disk of the database is full: {error.diag.message_primary}. Nothing was changed. "
+            "Free space there: what waits for it goes on by itself"
+        )
     if isinstance(error, PoolTimeout) or _is_connection_failure(error):
         return DatabaseUnavailableError(f"the database does not answer: {message}. Run: disarray doctor")
     if isinstance(error, psycopg.DataError):

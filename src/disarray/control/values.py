@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
+from disarray.model.dataset import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,6 +27,16 @@ class SubjectSpan:
     subject_key: str
     first_us: int
     last_us: int
+    parse_version: str | None
+    scan_version: str | None
+    is_in_force: bool | None
+
+    @property
+    def version(self) -> Version | None:
+        """The definition that its numbers were made under."""
+        if self.parse_version is None or self.scan_version is None:
+            return None
+        return Version(self.parse_version, self.scan_version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +84,14 @@ class Restatement:
     old: Number | None
     new: Number | None
     source_uris: Sequence[str]
+    is_redefined: bool  # because the definition of the dataset changed
     restated_at: datetime
+
+    @property
+    def causes(self) -> str:
+        """Because of what, as a person would tell it."""
+        files = [uri.rpartition("/")[2] for uri in self.source_uris]
+        return ", ".join([*(["a new definition of the dataset"] if self.is_redefined else []), *files])
 
 
 def list_subjects(
@@ -146,12 +164,17 @@ def list_restatements(
             """
             select
                 dataset, subject_key, metric, channel, changed_from,
-                old_int, old_float, new_int, new_float, source_uris, restated_at
+                old_int, old_float, new_int, new_float, source_uris, is_redefined, restated_at
             from disarray.list_restatements(%s, %s)
             """,
             (subject_key, limit),
         ).fetchall()
-    return [Restatement(*_paired(row, (5, 7))) for row in rows]
+    return [restatement_of(row) for row in rows]
+
+
+def restatement_of(row: Sequence[Any]) -> Restatement:
+    """A restatement from its columns, integers and floats apart."""
+    return Restatement(*_paired(row, (5, 7)))
 
 
 def _paired(row: Sequence[Any], pairs: Sequence[int]) -> Iterator[Any]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.rows import dict_row
 
 from disarray.control.catalog import fragment_entry
+from disarray.control.definitions import load_subject_versions
 from disarray.control.translation import translated_errors
 from disarray.model.fingerprints import Fingerprint
 from disarray.model.segments import microseconds_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disarray.control.connections import Connection
+    from disarray.model.dataset import Version
     from disarray.model.plan import FragmentEntry
 
 Row = dict[str, Any]
@@ -45,6 +47,13 @@ class StoredSubject:
     summaries: Mapping[str, Sequence[Row]]
     rollup_parts: Mapping[str, Sequence[Row]]
     stale_from_us: Mapping[str, int]
+    versions: Mapping[str, Version]  # of the definition that all of it was made under
+
+    def sealed_segments(self, dataset: str) -> frozenset[int]:
+        """Segments of a dataset whose readings are no longer kept."""
+        return frozenset(
+            row["segment_us"] for row in self.segments.get(dataset, ()) if row["sealed_at"] is not None
+        )
 
     @property
     def datasets(self) -> frozenset[str]:
@@ -80,7 +89,11 @@ def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
             rollup_parts=_by_dataset(
                 connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
             ),
-            stale_from_us=_stale_from(connection, subject_key, {*fragments, *segments}),
+            stale_from_us=load_stale_from(connection, subject_key, {*fragments, *segments}),
+            versions={
+                dataset: made.version
+                for (dataset, _), made in load_subject_versions(connection, [subject_key]).items()
+            },
         )
 
 
@@ -102,7 +115,8 @@ def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:
     )
 
 
-def _stale_from(connection: Connection, subject_key: str, datasets: set[str]) -> dict[str, int]:
+def load_stale_from(connection: Connection, subject_key: str, datasets: set[str]) -> dict[str, int]:
+    """From when on numbers are stale, for those of some datasets that are."""
     found = {}
     for dataset in sorted(datasets):
         row = connection.execute("select disarray.stale_from(%s, %s)", (dataset, subject_key)).fetchone()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from disarray.errors import DisarrayError, FragmentWriteError
+from disarray.failpoints import failpoint
 from disarray.kernels.fragments import FragmentFile, FragmentWriter
+from disarray.kernels.opening import open_beneath
+from disarray.kernels.outcome import ReadOutcome, ReadStatus
 from disarray.kernels.ranges import ByteRange, RangePlan, join_ranges, read_range, split_ranges
 from disarray.kernels.reading import read_file
 from disarray.model.packing import pack_by_weight, task_count
@@ -17,13 +22,14 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.engine.runner import Runner
-    from disarray.kernels.outcome import ReadOutcome, ReadRequest
+    from disarray.kernels.outcome import ReadRequest
     from disarray.kernels.stretches import Stretch
     from disarray.store.lake import Lake
 
 # A task reads about so much, and a file is shared out among tasks when it is larger: small enough that the last
 # task does not keep the other cores waiting, large enough that starting a task does not count.
 TASK_BYTES = 128 << 20
+TASK_LOOKS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +68,13 @@ class ReadJobResult:
 
 
 def read_files(runner: Runner, requests: Sequence[ReadRequest], *, lake: Lake, run_id: UUID) -> ReadJobResult:
-    """Read many files. A bad file is an outcome of its own and never fails the others."""
-    plans = [_share_out(request, runner.cores) for request in requests]
-    tasks = _pack(_units(requests, plans), cores=runner.cores, lake=lake, run_id=run_id, first_number=0)
+    """Read many files. A bad file is an outcome of its own and never fails the others; so is a lake that is full."""
+    cores = runner.cores
+    plans = [_share_out(request, cores) for request in requests]
+    try:
+        tasks = _pack(_units(requests, plans), cores=cores, lake=lake, run_id=run_id, first_number=0)
+    except FragmentWriteError as error:
+        return ReadJobResult(tuple(_unwritten(request, error) for request in requests), ())
     results = runner.run(read_task, tasks)
     outcomes = {number: outcome for result in results for number, outcome in result.outcomes.items()}
     outcomes |= _joined(requests, plans, results)
@@ -73,7 +83,7 @@ def read_files(runner: Runner, requests: Sequence[ReadRequest], *, lake: Lake, r
     entangled = [number for number in range(len(requests)) if number not in outcomes]
     if entangled:
         units = [ReadUnit(number, requests[number], None, _weight(requests[number])) for number in entangled]
-        tasks = _pack(units, cores=runner.cores, lake=lake, run_id=run_id, first_number=len(tasks))
+        tasks = _pack(units, cores=cores, lake=lake, run_id=run_id, first_number=len(tasks))
         again = runner.run(read_task, tasks)
         results += again
         outcomes |= {number: outcome for result in again for number, outcome in result.outcomes.items()}
@@ -83,6 +93,25 @@ def read_files(runner: Runner, requests: Sequence[ReadRequest], *, lake: Lake, r
     )
 
 
+def find_missing(runner: Runner, requests: Sequence[ReadRequest]) -> set[str]:
+    """The paths at which there is no file, seen from where files are read; nothing is read of the others."""
+    tasks = [tuple(requests[at : at + TASK_LOOKS]) for at in range(0, len(requests), TASK_LOOKS)]
+    return {path for paths in runner.run(missing_task, tasks) for path in paths}
+
+
+def missing_task(requests: Sequence[ReadRequest]) -> list[str]:
+    """The kernel of a look at files; what else may be wrong with one, its read will tell."""
+    missing = []
+    for request in requests:
+        try:
+            os.close(open_beneath(request.path, request.roots))
+        except FileNotFoundError:
+            missing.append(request.path)
+        except (OSError, DisarrayError):
+            continue
+    return missing
+
+
 def read_task(task: ReadTask) -> ReadTaskResult:
     """The kernel of job 1: read the files of one task into one file of fragments."""
     writer = FragmentWriter(task.path, task.units[0].request.spec)
@@ -90,15 +119,38 @@ def read_task(task: ReadTask) -> ReadTaskResult:
     stretches: dict[tuple[int, int], Stretch | None] = {}
     try:
         for unit in task.units:
+            failpoint("read.file", about=unit.request.path)
             if unit.part is None:
                 outcomes[unit.number] = read_file(unit.request, writer)
             else:
                 offset = unit.part.start.offset
                 stretches[unit.number, offset] = read_range(unit.request, unit.part, writer)
-        return ReadTaskResult(outcomes, stretches, writer.close())
+            failpoint("read.mid", about=unit.request.path)
+        file = writer.close()
+        failpoint("read.written", about=task.path)
+        return ReadTaskResult(outcomes, stretches, file)
+    except FragmentWriteError as error:
+        writer.discard()
+        return _nothing_written(task, outcomes, error)
     except BaseException:
         writer.discard()
         raise
+
+
+def _nothing_written(
+    task: ReadTask, outcomes: dict[int, ReadOutcome], error: FragmentWriteError
+) -> ReadTaskResult:
+    """What is left of a task whose file is gone: outcomes of files that had nothing to write."""
+    for unit in task.units:
+        known = outcomes.get(unit.number)
+        if known is None or known.fragments:
+            outcomes[unit.number] = _unwritten(unit.request, error)
+    parts = [(unit.number, unit.part) for unit in task.units if unit.part is not None]
+    return ReadTaskResult(outcomes, {(number, part.start.offset): None for number, part in parts}, None)
+
+
+def _unwritten(request: ReadRequest, error: FragmentWriteError) -> ReadOutcome:
+    return ReadOutcome(path=request.path, status=ReadStatus.UNWRITTEN, message=str(error), is_retryable=True)
 
 
 def _joined(

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeVar
+import re
+import subprocess
+import threading
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from disarray.errors import EngineLostError, FragmentWriteError, HandedBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,6 +18,9 @@ if TYPE_CHECKING:
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+
+_LAST_BREATH_SECONDS = 2.0
+_FULL_LAKE = re.compile(rf"{FragmentWriteError.__module__}\.{FragmentWriteError.__name__}: (?P<message>.+)")
 
 
 class Runner(Protocol):
@@ -26,6 +35,18 @@ class Runner(Protocol):
         """Run the kernel over the tasks; an error of one of them is raised once the others have ended."""
         ...
 
+    def pulse(self) -> object:
+        """Something that is different whenever a task has ended since: a job that gets on is not stalled."""
+        ...
+
+    def keep_warm(self) -> None:
+        """Do next to nothing, so that the next job finds everything started. Called when there is nothing to do."""
+        ...
+
+    def cancel(self) -> None:
+        """Break off what runs; `run` raises. From any thread."""
+        ...
+
 
 @dataclass(frozen=True)
 class SparkRunner:
@@ -36,7 +57,8 @@ class SparkRunner:
     @property
     def cores(self) -> int:
         """The cores of the master, or of all executors."""
-        return self.session.sparkContext.defaultParallelism
+        with self._noticed_loss():
+            return self.session.sparkContext.defaultParallelism
 
     def run(self, kernel: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run the kernel over the tasks, one partition each."""
@@ -46,16 +68,91 @@ class SparkRunner:
         def of_partition(partition: Iterable[Task]) -> Iterator[Result]:
             return (kernel(task) for task in partition)
 
-        context = self.session.sparkContext
-        return context.parallelize(tasks, len(tasks)).mapPartitions(of_partition).collect()
+        with self._noticed_loss():
+            context = self.session.sparkContext
+            return context.parallelize(tasks, len(tasks)).mapPartitions(of_partition).collect()
+
+    def pulse(self) -> object:
+        """Which stages run, and how many of their tasks have ended."""
+        tracker = self.session.sparkContext.statusTracker()
+        infos = {stage: tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()}
+        return {stage: info.numCompletedTasks for stage, info in infos.items() if info is not None}
+
+    def keep_warm(self) -> None:
+        """Run a task on every core: Spark ends all its Python processes after a minute in which none had work."""
+        self.run(_import_kernels, range(self.cores))
+
+    def cancel(self) -> None:
+        """Break off all jobs."""
+        self.session.sparkContext.cancelAllJobs()
+
+    @contextmanager
+    def _noticed_loss(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            if self._is_lost():
+                raise EngineLostError(
+                    "Spark's JVM ended while it was needed. Nothing of the batch is committed; it goes back to the "
+                    "queue. Start this process again (a supervisor does); spark.log in the state folder may say why, "
+                    "and [spark] driver.memory in disarray.toml is the usual cure"
+                ) from error
+            # Spark tells of an error in a task by its traceback alone.
+            if (told := _FULL_LAKE.search(str(error))) is not None:
+                raise FragmentWriteError(told["message"]) from error
+            raise
+
+    def _is_lost(self) -> bool:
+        context: Any = self.session.sparkContext
+        process = getattr(context._gateway, "proc", None)
+        try:
+            # A JVM that was killed a moment ago is not gone yet.
+            if process is not None and process.poll() is None and not _answers(context):
+                process.wait(_LAST_BREATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            return True
+        return (process is not None and process.poll() is not None) or not _answers(context)
 
 
-@dataclass(frozen=True)
+@dataclass
 class InProcessRunner:
     """Runs the same kernels here, one after the other: hundreds of cases in the time of one Spark job."""
 
     cores: int = 2
+    _ended: int = 0
+    _cancelled: threading.Event = field(default_factory=threading.Event)
 
     def run(self, kernel: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """Run the kernel over the tasks."""
-        return [kernel(task) for task in tasks]
+        results = []
+        for task in tasks:
+            if self._cancelled.is_set():
+                raise HandedBackError("the tasks that are left were not begun: the worker ends")
+            results.append(kernel(task))
+            self._ended += 1
+        return results
+
+    def pulse(self) -> object:
+        """How many tasks have ended."""
+        return self._ended
+
+    def keep_warm(self) -> None:
+        """Nothing: there is nothing that could cool down."""
+
+    def cancel(self) -> None:
+        """Begin no further task, in this job or another."""
+        self._cancelled.set()
+
+
+def _import_kernels(_: int) -> None:
+    """What every process pays for at its first task, paid before somebody waits for it."""
+    import disarray.engine.read_job
+    import disarray.engine.scan_job  # noqa: F401
+
+
+def _answers(context: Any) -> bool:
+    try:
+        return not context._jsc.sc().isStopped()
+    except Exception:
+        # Whatever py4j raises: a JVM that does not even tell its state is of no use.
+        return False

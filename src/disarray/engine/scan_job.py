@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from disarray.failpoints import failpoint
+from disarray.kernels.fragments import FragmentReader
 from disarray.kernels.scanning import scan_segment
 from disarray.model.packing import pack_by_weight, task_count
 from disarray.model.scan_spec import ScanSpec, scan_spec_of
 from disarray.model.segments import Segment
-from disarray.store.fragments import fragment_input
+from disarray.store.fragments import fragment_inputs
+from disarray.store.staging import RowsWanted, StagedRows, StagingFile
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -30,11 +35,12 @@ TASK_READINGS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class SegmentScan:
-    """One segment of one subject to scan."""
+    """One segment of one subject to scan; with `rows`, its readings are wanted as well."""
 
     dataset: Dataset
     subject_key: str
     unit: ScanUnit
+    rows: RowsWanted | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,7 @@ class ScannedSegment:
     metrics: Sequence[Row]
     rollups: Sequence[Row]
     conflicts: Sequence[Row]
+    rows: StagedRows | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +62,26 @@ class ScanRequest:
     spec: ScanSpec
     segment: Segment
     unit: ScanUnit
-    paths: tuple[str, ...]
+    paths: Mapping[str, str]  # as the catalog keeps them → absolute
     priority: int
+    rows: RowsWanted | None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Segments for one task; the rows that are wanted of them go into one file."""
+
+    requests: tuple[ScanRequest, ...]
+    staging: str | None
 
 
 def scan_segments(
-    runner: Runner, scans: Sequence[SegmentScan], *, lake: Lake
+    runner: Runner, scans: Sequence[SegmentScan], *, lake: Lake, staging: Path | None = None
 ) -> dict[tuple[str, str, int], ScannedSegment]:
-    """Scan many segments, packed into tasks by readings; results by dataset, subject and start of segment."""
+    """Scan many segments, packed into tasks by readings; results by dataset, subject and start of segment.
+
+    Rows that are wanted are staged in files of a folder, which whoever asked for them removes.
+    """
     specs = {
         (scan.dataset.name, scan.subject_key): scan_spec_of(scan.dataset, scan.subject_key) for scan in scans
     }
@@ -72,41 +91,53 @@ def scan_segments(
             spec=specs[scan.dataset.name, scan.subject_key],
             segment=Segment(scan.unit.segment_us, scan.unit.segment_us + scan.dataset.segment_us),
             unit=scan.unit,
-            paths=tuple(lake.absolute(fragment.path) for fragment in scan.unit.fragments),
+            paths={fragment.path: lake.absolute(fragment.path) for fragment in scan.unit.fragments},
             priority=scan.dataset.priority,
+            rows=scan.rows,
         )
         for scan in scans
     ]
     weights = [request.unit.readings for request in requests]
     count = task_count(weights, cores=runner.cores, most_per_task=TASK_READINGS)
-    tasks = [tuple(requests[index] for index in task) for task in pack_by_weight(weights, tasks=count)]
+    tasks = []
+    for number, indices in enumerate(pack_by_weight(weights, tasks=count)):
+        own = tuple(requests[index] for index in indices)
+        tasks.append(ScanTask(own, None if staging is None else str(staging / f"{number:05d}.rows")))
     return {key: result for results in runner.run(scan_task, tasks) for key, result in results.items()}
 
 
-def scan_task(requests: Sequence[ScanRequest]) -> dict[tuple[str, str, int], ScannedSegment]:
+def scan_task(task: ScanTask) -> dict[tuple[str, str, int], ScannedSegment]:
     """The kernel of job 2."""
-    return {
-        (request.dataset, request.spec.subject, request.segment.start_us): _scan(request)
-        for request in requests
-    }
+    with ExitStack() as stack:
+        reader = stack.enter_context(FragmentReader())
+        staging = stack.enter_context(StagingFile(task.staging)) if task.staging is not None else None
+        return {
+            (request.dataset, request.spec.subject, request.segment.start_us): _scan(request, reader, staging)
+            for request in task.requests
+        }
 
 
-def _scan(request: ScanRequest) -> ScannedSegment:
+def _scan(request: ScanRequest, reader: FragmentReader, staging: StagingFile | None) -> ScannedSegment:
     unit = request.unit
+    failpoint("scan.segment", about=request.spec.subject)
     result = scan_segment(
         request.segment,
-        [
-            fragment_input(fragment, path, priority=request.priority)
-            for fragment, path in zip(unit.fragments, request.paths, strict=True)
-        ],
+        fragment_inputs(reader, unit.fragments, request.paths.__getitem__, priority=request.priority),
         request.spec,
+        keep_readings=request.rows is not None,
     )
+    rows = None
+    if request.rows is not None and result.kept is not None and staging is not None:
+        rows = staging.put(
+            result.kept, request.rows, subject=request.spec.subject, segment_us=request.segment.start_us
+        )
     keys = {"dataset": request.dataset, "subject_key": request.spec.subject}
     return ScannedSegment(
-        segment=_segment_row(request, result),
+        segment=_segment_row(request, result) | {"table_digest": None if rows is None else rows.digest},
         metrics=[keys | row for row in _rows(result.summaries)],
         rollups=[keys | row for row in _rows(result.rollup_parts)],
         conflicts=result.conflict_list.to_pylist(),
+        rows=rows,
     )
 
 

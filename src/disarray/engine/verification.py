@@ -7,9 +7,8 @@ history must agree to within rounding.
 
 from __future__ import annotations
 
-import tempfile
+from collections import defaultdict
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -43,16 +42,19 @@ from disarray.engine.verification_readings import (
 from disarray.engine.verification_rollups import rollup_parts
 from disarray.engine.verification_scratch import SUBJECT, URI
 from disarray.engine.verification_sources import Unproven, accepted_files, dataset_of, gather_sources
+from disarray.engine.verification_tables import table_differences
+from disarray.store.definitions import KnownDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from disarray.control.connections import Connection
     from disarray.control.verification import StoredSubject
     from disarray.engine.verification_sources import Sources
-    from disarray.model.dataset import Dataset
+    from disarray.model.dataset import Dataset, Version
     from disarray.store.lake import Lake
 
 SUBJECTS_AT_ONCE = 64
@@ -68,6 +70,16 @@ class NotCompared:
     stale_from_us: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SealedSegments:
+    """Segments of which only the numbers are kept: bases are checked on top of them, they themselves cannot be."""
+
+    dataset: str
+    subject_key: str
+    segments: int
+    readings: int
+
+
 @dataclass(slots=True)
 class VerificationReport:
     """What was compared, what differs (the first of each kind), and what proves nothing."""
@@ -80,9 +92,13 @@ class VerificationReport:
     differences: list[Difference] = field(default_factory=list)
     unproven: list[Unproven] = field(default_factory=list)
     not_compared: list[NotCompared] = field(default_factory=list)
+    sealed: list[SealedSegments] = field(default_factory=list)
 
     def is_identical(self, *, allow_vanished: bool = False) -> bool:
-        """Whether everything is stored as the files say; sources that are gone count only if that is allowed."""
+        """Whether everything is stored as the files say; sources that are gone count only if that is allowed.
+
+        Sealed segments say nothing either way: whoever reports this reports `sealed` beside it.
+        """
         return not (self.differences or self.not_compared or (self.unproven and not allow_vanished))
 
 
@@ -97,8 +113,8 @@ def verify(
 ) -> VerificationReport:
     """Recompute what is stored, or one subject or dataset of it, and compare."""
     report = VerificationReport()
+    known = KnownDefinitions(connection, datasets)
     subjects = verification.list_verified_subjects(connection, subject_key)
-    lake.root.mkdir(parents=True, exist_ok=True)
     for start in range(0, len(subjects), SUBJECTS_AT_ONCE):
         page = [
             verification.load_subject(connection, key) for key in subjects[start : start + SUBJECTS_AT_ONCE]
@@ -108,13 +124,21 @@ def verify(
             if dataset is not None and name != dataset:
                 continue
             held = [each for each in page if name in _datasets_of(each, datasets)]
-            ready = [each for each in held if _is_comparable(each, name, datasets.get(name), report)]
-            if ready:
-                # The one place that every executor can reach.
-                with tempfile.TemporaryDirectory(prefix="verify-", dir=lake.root) as folder:
-                    _Recompute(
-                        session, datasets[name], ready, lake=lake, folder=Path(folder), report=report
-                    ).run(now_us)
+            if name not in datasets:
+                reason = "no dataset of this name is described; describe it in disarray.toml"
+                report.not_compared += [NotCompared(name, each.subject_key, reason) for each in held]
+                continue
+            # Subjects that wait for a rebuild are compared under the definition that their numbers were made with.
+            for version, group in _by_version(held, name).items():
+                defined = known.of(name, version)
+                ready = [each for each in group if _is_comparable(each, defined, report)]
+                if ready:
+                    with lake.scratch_folder() as folder:
+                        _Recompute(session, defined, ready, lake=lake, folder=folder, report=report).run(
+                            now_us
+                        )
+                    rows = [row for each in ready for row in each.segments.get(name, ())]
+                    report.differences += table_differences(connection, defined, rows)
     return report
 
 
@@ -123,21 +147,24 @@ def _datasets_of(subject: StoredSubject, datasets: Mapping[str, Dataset]) -> set
     return {*subject.datasets, *(name for name in announced if name is not None)}
 
 
-def _is_comparable(
-    subject: StoredSubject, name: str, dataset: Dataset | None, report: VerificationReport
-) -> bool:
-    """Whether the definition at hand is the one that the numbers were made with; if not, it is noted."""
-    if dataset is None:
-        reason = "no dataset of this name is described; describe it in disarray.toml"
-    elif any(
+def _by_version(subjects: Sequence[StoredSubject], dataset: str) -> dict[Version | None, list[StoredSubject]]:
+    grouped: dict[Version | None, list[StoredSubject]] = defaultdict(list)
+    for subject in subjects:
+        grouped[subject.versions.get(dataset)].append(subject)
+    return grouped
+
+
+def _is_comparable(subject: StoredSubject, dataset: Dataset, report: VerificationReport) -> bool:
+    """Whether all that is stored was made under one definition; if not, it is noted."""
+    if any(
         file.fingerprint.parse_version != dataset.parse_version for file in accepted_files(subject, dataset)
     ):
-        reason = "read under another definition of the dataset; it waits for a rebuild"
-    elif any(row["scan_version"] != dataset.scan_version for row in subject.segments.get(name, ())):
-        reason = "scanned under another definition of the dataset; it waits for a rebuild"
+        reason = "some of its files were read under another definition of the dataset than the others"
+    elif any(row["scan_version"] != dataset.scan_version for row in subject.segments.get(dataset.name, ())):
+        reason = "some of it was scanned under another definition of the dataset than the rest"
     else:
         return True
-    report.not_compared.append(NotCompared(name, subject.subject_key, reason))
+    report.not_compared.append(NotCompared(dataset.name, subject.subject_key, reason))
     return False
 
 
@@ -166,8 +193,11 @@ class _Recompute:
             if dataset.name in each.stale_from_us
         }
 
+        self.sealed = {each.subject_key: each.sealed_segments(dataset.name) for each in subjects}
+
     def run(self, now_us: int) -> None:
         """Recompute and compare."""
+        self._note_sealed()
         sources = gather_sources(
             SparkRunner(self.session),
             self.dataset,
@@ -216,8 +246,21 @@ class _Recompute:
                 recomputed=f"{row['only_source']} that the lake has not",
             )
 
+    def _note_sealed(self) -> None:
+        for subject in self.subjects:
+            own = self.sealed[subject.subject_key]
+            rows = [row for row in subject.segments.get(self.dataset.name, ()) if row["segment_us"] in own]
+            if rows:
+                readings = sum(row["readings"] for row in rows)
+                self.report.sealed.append(
+                    SealedSegments(self.dataset.name, subject.subject_key, len(rows), readings)
+                )
+
+    def _is_sealed(self, row: Mapping[str, Any]) -> bool:
+        return row["segment_us"] in self.sealed[row["subject_key"]]
+
     def _compare_segments(self, readings: DataFrame) -> None:
-        rows = self._stored("segments")
+        rows = [row for row in self._stored("segments") if not self._is_sealed(row)]
         self.report.segments += len(rows)
         self.report.readings += sum(row["readings"] for row in rows)
         stored = stored_table(self.session, rows, SEGMENTS, self.folder / "stored-segments.parquet")
@@ -228,14 +271,22 @@ class _Recompute:
         self.report.bases += len(rows)
         stored = stored_table(self.session, rows, SUMMARIES, self.folder / "stored-summaries.parquet")
         summaries = self._kept(summarize(readings, self.dataset), "summaries")
+        sealed = [row for row in rows if self._is_sealed(row)]
+        if sealed:
+            # Taken as they are stored: what is right of them has to follow from them.
+            kept = stored_table(self.session, sealed, SUMMARIES, self.folder / "sealed-summaries.parquet")
+            summaries = summaries.unionByName(kept.select(*summaries.columns))
         recomputed = with_bases(summaries, self.dataset.metrics)
         self._compare(self._final(stored), self._final(recomputed), SUMMARIES, what="metric")
+        whole = [subject for subject, sealed in self.sealed.items() if not sealed]
         self.report.differences += history_differences(
-            stored.where(~self._is_stale()), whole_history(readings, self.dataset), self.dataset
+            stored.where(~self._is_stale() & F.col("subject_key").isin(whole)),
+            whole_history(readings, self.dataset),
+            self.dataset,
         )
 
     def _compare_rollups(self, readings: DataFrame, sources: Sources) -> None:
-        rows = self._stored("rollup_parts")
+        rows = [row for row in self._stored("rollup_parts") if not self._is_sealed(row)]
         self.report.rollup_parts += len(rows)
         stored = stored_table(self.session, rows, ROLLUP_PARTS, self.folder / "stored-rollups.parquet")
         recomputed = rollup_parts(self.session, readings, self.dataset, sources.segments)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from disarray.engine.verification_readings import PLACE, SEGMENT
 from disarray.model.expression_sql import spark_sql
 from disarray.model.format import EVENT_US, ColumnType
-from disarray.model.metrics import IntegralMethod, MetricKind
+from disarray.model.metrics import SMALLEST_HEIGHT, IntegralMethod, MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,9 +125,9 @@ def _step(metric: Metric) -> Column:
 def area_between(method: IntegralMethod, earlier: Column, later: Column, elapsed_us: Column) -> Column:
     """What an integral adds between two points, with the brackets of the law."""
     seconds = elapsed_us.cast("double") / F.lit(1e6)
-    if method is IntegralMethod.PREVIOUS:
-        return earlier * seconds
-    return ((earlier + later) * F.lit(0.5)) * seconds
+    height = earlier if method is IntegralMethod.PREVIOUS else earlier + later
+    area = height * seconds if method is IntegralMethod.PREVIOUS else (height * F.lit(0.5)) * seconds
+    return F.when(F.abs(height) >= SMALLEST_HEIGHT, area).otherwise(F.lit(0.0))
 
 
 def increase_between(type_: ColumnType, earlier: Column, later: Column) -> Column:

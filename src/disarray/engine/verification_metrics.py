@@ -31,10 +31,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, WindowSpec
 
     from disarray.model.dataset import Dataset
-    from disarray.model.metrics import IntegralMethod, Metric
+    from disarray.model.metrics import Metric
 
-# The step between two segments counts nothing below this: PostgreSQL refuses a product that underflows.
-SMALLEST_JUNCTION = 1e-280
 _TYPES = {"float": "double", "int": "long"}
 
 
@@ -255,16 +253,11 @@ def _junction(metric: Metric, kind: str) -> Column:
         assert metric.max_gap_us is not None
         elapsed_us = F.col("first_us") - F.col("prior_us")
         bridged = (elapsed_us <= metric.max_gap_us) & F.col("prior_break").eqNullSafe(F.col("first_break"))
-        size = _size(metric.method, earlier, later)
         area = area_between(metric.method, earlier, later, elapsed_us)
-        step = F.when(bridged & (size >= SMALLEST_JUNCTION), area).otherwise(zero)
+        step = F.when(bridged, area).otherwise(zero)
     else:
         return zero
     return F.when(F.col("prior_us").isNotNull() & F.col("first_us").isNotNull(), step).otherwise(zero)
-
-
-def _size(method: IntegralMethod, earlier: Column, later: Column) -> Column:
-    return F.abs(earlier if method == "previous" else earlier + later)
 
 
 def _values(names: Sequence[str], dataset: Dataset) -> Column:

@@ -44,6 +44,7 @@ class SourceRead:
     content_hash: str
     request: ReadRequest
     left_out: tuple[tuple[int, int, int], ...]  # segment, first and last position
+    sealed: tuple[int, ...]  # segments of which nothing is kept that it could be compared with
     future_positions: tuple[int, ...]
 
 
@@ -144,6 +145,7 @@ class _SourceSink:
         position = table.column(POSITION).to_numpy()
         segment = table.column(EVENT_US).to_numpy() // length_us * length_us
         counts = ~np.isin(position, np.array(read.future_positions, dtype=np.int64))
+        counts &= ~np.isin(segment, np.array(read.sealed, dtype=np.int64))
         for parked, first, last in read.left_out:
             counts &= ~((segment == parked) & (position >= first) & (position <= last))
         self.scratch.write(

@@ -77,7 +77,14 @@ def gather_sources(
         fragments = subject.fragments.get(dataset.name, ())
         files = {file.source_uri: file for file in accepted_files(subject, dataset)}
         reads += [
-            _source_read(subject.subject_key, file, dataset, fragments=fragments, now_us=now_us)
+            _source_read(
+                subject.subject_key,
+                file,
+                dataset,
+                fragments=fragments,
+                sealed=subject.sealed_segments(dataset.name),
+                now_us=now_us,
+            )
             for file in files.values()
         ]
         active = [fragment for fragment in fragments if fragment.state is FragmentState.ACTIVE]
@@ -129,6 +136,7 @@ def _source_read(
     dataset: Dataset,
     *,
     fragments: Sequence[FragmentEntry],
+    sealed: frozenset[int],
     now_us: int,
 ) -> SourceRead:
     uri, stored = file.source_uri, file.fingerprint
@@ -147,10 +155,11 @@ def _source_read(
         left_out=tuple(
             (fragment.segment_us, fragment.first_position, fragment.last_position)
             for fragment in fragments
-            if fragment.state is FragmentState.PARKED
+            if fragment.state in (FragmentState.PARKED, FragmentState.REJECTED)
             and fragment.source_uri == uri
             and fragment.generation == stored.generation
         ),
+        sealed=tuple(sorted(sealed)),
         future_positions=tuple(sorted(file.future_positions)),
     )
 

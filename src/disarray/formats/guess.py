@@ -214,7 +214,11 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
             column["unit"] = unit
         odd = _odd_cells(cells[name], column["type"])
         if odd:
-            found.checks.append(f"'{name}' holds numbers but for {odd} cells, whose rows are rejected")
+            texts = ", ".join(f"'{text}'" for text in list(dict.fromkeys(odd))[:3])
+            found.checks.append(
+                f"'{name}' holds numbers but for {len(odd)} in the sample, such as {texts}, whose rows are rejected; "
+                "what means no value belongs into null_tokens of the format"
+            )
         if not filled(cells[name]):
             found.checks.append(f"'{name}' is empty in the sample and is taken as text")
         found.columns[own_name] = column
@@ -225,10 +229,10 @@ def which_stamp(other: str, chosen: str) -> str:
     return f"'{other}' is a stamp too; make sure that readings happened at '{chosen}'"
 
 
-def _odd_cells(cells: Sequence[str], type_: object) -> int:
+def _odd_cells(cells: Sequence[str], type_: object) -> list[str]:
     if type_ not in (ColumnType.INT64, ColumnType.FLOAT64):
-        return 0
-    return sum(1 for cell in filled(cells) if not is_number(cell))
+        return []
+    return [cell for cell in filled(cells) if not is_number(cell)]
 
 
 def _event_time(found: Guess, cells: Mapping[str, list[str]]) -> tuple[str, ...]:
@@ -263,7 +267,11 @@ def _note(found: Guess, where: dict[str, object], layouts: tuple[str, ...], cell
     chosen = layouts[0]
     found.event_time = {**where, "layouts": [chosen]}
     found.local_time = "%" in chosen or (chosen == "iso" and not has_offset(cells))
-    column = " + ".join(map(str, where.values()))
-    found.reasons.append(f"'{column}' is the time, written as {chosen}")
+    [columns] = where.values()
+    if isinstance(columns, list):
+        told = " and ".join(f"'{column}'" for column in columns) + " are the time"
+    else:
+        told = f"'{columns}' is the time"
+    found.reasons.append(f"{told}, written as {chosen}")
     if len(layouts) > 1 and "%d" in layouts[1]:
         found.checks.append(f"days and months look alike: {chosen} was taken, {layouts[1]} fits too")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DELIMITERS = ("\t", ";", ",", "|")
-NULL_WORDS = frozenset({"N/A", "n/a", "NA", "NULL", "null", "None", "-", "--", "NaN", "nan", "#N/A"})
+NULL_WORDS = frozenset({"N/A", "n/a", "NA", "NULL", "null", "None", "-", "--", "---", "NaN", "nan", "#N/A"})
 _FALLBACKS = ("utf-8", "windows-1252", "iso-8859-1")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)

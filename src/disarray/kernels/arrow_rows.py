@@ -40,7 +40,7 @@ class ArrowRowReader:
 
     spec: ReadSpec
     binding: Binding
-    _iso: Literal["naive", "zoned"] = field(default="naive")
+    _iso: Literal["naive", "zoned"] | None = field(default=None)
 
     def read(self, data: bytes, lines: int) -> ArrowRows | None:
         """Read so many lines; None if Arrow did not see each of them as one row, and the lines must be taken apart.
@@ -62,6 +62,9 @@ class ArrowRowReader:
 
     def _read_typed(self, data: bytes, invalid: list[int]) -> pa.Table | None:
         """Let Arrow convert while it parses; None if a single value does not fit."""
+        if self._iso is None:
+            # A wrong guess costs a second look, which is half the time of a small file.
+            self._iso = "zoned" if self._looks_zoned(data) else "naive"
         for attempt in (0, 1):
             try:
                 return self._read_table(data, self._direct_types(data), invalid, strict=True)
@@ -70,6 +73,12 @@ class ArrowRowReader:
                     return None
                 self._iso = "zoned" if self._iso == "naive" else "naive"
         return None
+
+    def _looks_zoned(self, data: bytes) -> bool:
+        """Whether the first stamp names its zone: `Z`, or an offset after the date."""
+        cells = data[: data.find(b"\n")].split(self.spec.format.delimiter.encode())
+        stamps = [cells[cell].strip(b'" \r') for cell in self.binding.time_cells if cell < len(cells)]
+        return any(stamp.endswith(b"Z") or b"+" in stamp or b"-" in stamp[11:] for stamp in stamps)
 
     def _read_table(
         self, data: bytes, types: dict[int, pa.DataType], invalid: list[int], *, strict: bool = False
@@ -132,7 +141,7 @@ class ArrowRowReader:
         layouts = self.spec.event_time.layouts
         is_iso = len(self.binding.time_cells) == len(layouts) == 1 and layouts[0].kind is LayoutKind.ISO
         for cell in self.binding.time_cells:
-            types[cell].add(_ISO_TYPES[self._iso] if is_iso else pa.string())
+            types[cell].add(_ISO_TYPES[self._iso or "naive"] if is_iso else pa.string())
         return {cell: wanted.pop() for cell, wanted in types.items() if len(wanted) == 1}
 
     def _direct_type(self, kind: ColumnType, may_be_hex: bool) -> pa.DataType:

@@ -114,7 +114,12 @@ class _GzipStream:
 class _ZstdStream:
     def __init__(self) -> None:
         # Here alone: an agent reads the heads of plain and gzip files, and carries no zstandard.
-        import zstandard
+        try:
+            import zstandard
+        except ImportError as error:
+            raise UnreadableFileError(
+                "is packed with zstd, and this installation cannot unpack it. Install the package 'zstandard' here"
+            ) from error
 
         self._damaged = zstandard.ZstdError
         self._object = zstandard.ZstdDecompressor(max_window_size=_ZSTD_MAX_WINDOW).decompressobj()

@@ -16,7 +16,7 @@ from disarray.kernels.accumulation import accumulate, leaves_range
 from disarray.kernels.arithmetic import subtract_exactly
 from disarray.kernels.vectors import changes
 from disarray.model.format import ColumnType
-from disarray.model.metrics import IntegralMethod, MetricKind
+from disarray.model.metrics import SMALLEST_HEIGHT, IntegralMethod, MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,13 +127,12 @@ def _integral_steps(
     assert metric.max_gap_us is not None
     elapsed_us = np.diff(points.at(series.event_us))
     steps: NDArray[np.float64] = elapsed_us / 1e6
-    if metric.method is IntegralMethod.PREVIOUS:
-        steps *= values[:-1]
-    else:
-        height = values[:-1] + values[1:]
+    height = values[:-1] if metric.method is IntegralMethod.PREVIOUS else values[:-1] + values[1:]
+    broken = np.abs(height) < SMALLEST_HEIGHT
+    broken |= elapsed_us > metric.max_gap_us
+    if metric.method is not IntegralMethod.PREVIOUS:
         height *= 0.5
-        steps *= height
-    broken = elapsed_us > metric.max_gap_us
+    steps *= height
     changed = _any_change([points.vector(series.column(name)) for name in metric.break_on])
     steps[broken if changed is None else broken | changed] = 0.0
     return steps

@@ -7,20 +7,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from disarray.errors import FragmentWriteError, UnreadableFileError
+from disarray.errors import FragmentReadError, FragmentWriteError, UnreadableFileError
 from disarray.kernels.ordering import in_canonical_order
 from disarray.kernels.readings import readings_schema
 from disarray.model.format import EVENT_US, POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from disarray.model.read_spec import ReadSpec
 
@@ -31,6 +31,7 @@ _WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
 # length.
 _MAX_FRAGMENTS_PER_FILE = 100_000
+_MAX_OPEN_FILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +107,7 @@ class FragmentWriter:
         self._writer.close()
         self._buffer.flush()
         self._sink.sync()
-        directory = os.open(Path(self.path).parent, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_folder(Path(self.path).parent)
         return FragmentFile(self.path, self._sink.tell(), self._sink.checksum(), self.row_groups)
 
     def discard(self) -> None:
@@ -121,7 +118,7 @@ class FragmentWriter:
         with suppress(FragmentWriteError):
             self._writer.close()
             self._buffer.flush()
-        self._sink.close()
+        self._sink.discard()
         Path(self.path).unlink(missing_ok=True)
 
 
@@ -190,10 +187,51 @@ class FragmentBuilder:
         )
 
 
+class FragmentReader:
+    """Reads fragments of many files, and keeps the files open that it used last.
+
+    A file that holds the fragments of a thousand small files has a footer that takes longer to read than all of them.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, pq.ParquetFile] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+    def read(self, path: str, row_groups: Sequence[int]) -> dict[int, pa.Table]:
+        """The readings of some fragments of one file, read together: a third of the time of one by one."""
+        try:
+            file = self._file(path)
+            together = file.read_row_groups(list(row_groups), use_threads=False)
+        except (OSError, pa.ArrowInvalid) as error:
+            raise FragmentReadError.at(path, error) from error
+        ends = np.cumsum([file.metadata.row_group(number).num_rows for number in row_groups]).tolist()
+        return {
+            number: together.slice(start, end - start)
+            for number, (start, end) in zip(row_groups, pairwise([0, *ends]), strict=True)
+        }
+
+    def _file(self, path: str) -> pq.ParquetFile:
+        file = self._open.pop(path, None)
+        if file is None:
+            if len(self._open) == _MAX_OPEN_FILES:
+                self._open.pop(next(iter(self._open))).close()
+            file = pq.ParquetFile(path)
+        # A dict keeps the order of insertion: the one used last stands last.
+        self._open[path] = file
+        return file
+
+
 def read_fragment(path: str, row_group: int) -> pa.Table:
     """The readings of one fragment."""
-    with pq.ParquetFile(path) as file:
-        return file.read_row_group(row_group, use_threads=False)
+    with FragmentReader() as reader:
+        return reader.read(path, [row_group])[row_group]
 
 
 def count_rows_before(path: str, row_group: int, *, position: int) -> int:
@@ -240,6 +278,17 @@ def _parquet_options(schema: pa.Schema) -> dict[str, object]:
     }
 
 
+def _sync_folder(folder: Path) -> None:
+    try:
+        directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise FragmentWriteError.at(folder, error) from error
+
+
 class _HashedFile:
     """A new file that knows its checksum without being read again."""
 
@@ -248,13 +297,16 @@ class _HashedFile:
         try:
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         except OSError as error:
-            raise FragmentWriteError(f"{path}: {error.strerror}") from error
+            raise FragmentWriteError.at(path, error) from error
         self._path = path
         self._hasher = blake3()
         self._size = 0
         self.closed = False
+        self._is_discarded = False
 
     def write(self, data: bytes) -> int:
+        if self._is_discarded:
+            return len(data)
         self._hasher.update(data)
         self._size += len(data)
         view = memoryview(data)
@@ -262,7 +314,7 @@ class _HashedFile:
             while view:
                 view = view[os.write(self._descriptor, view) :]
         except OSError as error:
-            raise FragmentWriteError(f"{self._path}: {error.strerror} after {self._size} bytes") from error
+            raise FragmentWriteError.at(self._path, error) from error
         return len(data)
 
     def tell(self) -> int:
@@ -286,13 +338,16 @@ class _HashedFile:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
 
+    def discard(self) -> None:
+        # What Arrow still holds of a file that failed is flushed when it is collected, to nowhere.
+        self._is_discarded = True
+        self.close()
+
     def sync(self) -> None:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            raise FragmentWriteError(
-                f"{self._path}: {error.strerror}, the file may not be on disk"
-            ) from error
+            raise FragmentWriteError.at(self._path, error) from error
         finally:
             self.close()
 

@@ -38,6 +38,7 @@ class ReadStatus(StrEnum):
     PARKED = "parked"
     FAILED = "failed"
     VANISHED = "vanished"
+    UNWRITTEN = "unwritten"  # the lake took nothing: no fault of the file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,6 +66,9 @@ def guarded(request: ReadRequest, read: Callable[[int], ReadOutcome]) -> ReadOut
 def _failed(request: ReadRequest, error: Exception, *, is_retryable: bool = False) -> ReadOutcome:
     is_expected = isinstance(error, DisarrayError | EOFError | OSError)
     text = str(error) if is_expected else f"unexpected {type(error).__name__}: {error}"
+    if isinstance(error, OSError):
+        reason = error.strerror or str(error)
+        text = f"the file cannot be read: {reason}; what was read of it stays, and it is tried again"
     message = " ".join(text.split())[:500]
     return ReadOutcome(
         path=request.path, status=ReadStatus.FAILED, message=message, is_retryable=is_retryable

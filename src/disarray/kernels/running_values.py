@@ -13,10 +13,11 @@ from disarray.model.format import ColumnType
 from disarray.model.metrics import MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from disarray.kernels.folds import Fold
     from disarray.kernels.series import Series
     from disarray.model.metrics import Metric
 
@@ -47,9 +48,8 @@ class Locals:
     restarted: NDArray[np.bool_]  # at or after the first reset of the channel in this segment
 
 
-def local_values(series: Series, metric: Metric) -> Locals:
+def local_values(series: Series, fold: Fold) -> Locals:
     """The fold within the segment at every reading; the base is not in it."""
-    fold = fold_metric(series, metric)
     lengths = np.diff(fold.pieces.starts)
     of_piece = np.repeat(np.arange(len(lengths)), lengths)
     if fold.points.rows is None:
@@ -64,7 +64,7 @@ def local_values(series: Series, metric: Metric) -> Locals:
     first_pieces = np.zeros(len(lengths), dtype=np.bool_)
     first_pieces[fold.pieces.of_channel[:-1]] = True
     restarted = ~first_pieces[of_piece]
-    mask = ~has_point if metric.kind in (MetricKind.MIN, MetricKind.MAX) else None
+    mask = ~has_point if fold.metric.kind in (MetricKind.MIN, MetricKind.MAX) else None
     return Locals(
         pa.array(
             series.in_canonical_order(values),
@@ -77,9 +77,18 @@ def local_values(series: Series, metric: Metric) -> Locals:
 
 def running_values(series: Series, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
     """The metric at every reading in canonical order; `bases` has every channel of the segment."""
-    inside = local_values(series, metric)
-    channel = series.in_canonical_order(np.repeat(np.arange(len(series.channels)), np.diff(series.starts)))
-    own = [bases[name] for name in series.channels]
+    return values_from(
+        local_values(series, fold_metric(series, metric)),
+        metric,
+        [bases[name] for name in series.channels],
+        series.channel_by_reading,
+    )
+
+
+def values_from(
+    inside: Locals, metric: Metric, own: Sequence[Base], channel: NDArray[np.int64]
+) -> pa.Array[Any]:
+    """The folds within a segment on their bases; `channel` has for each reading the place of its base in `own`."""
     before, has_before = _by_reading([each.before for each in own], metric, channel)
     base, has_base = _by_reading([each.base for each in own], metric, channel)
     has_local = inside.values.is_valid().to_numpy(zero_copy_only=False)
@@ -89,7 +98,7 @@ def running_values(series: Series, metric: Metric, bases: Mapping[str, Base]) ->
         joined = np.where(has_base & has_local, extreme(base, local), np.where(has_local, local, base))
         has_joined = has_base | has_local
     else:
-        joined, has_joined = base + local, np.ones(series.rows, dtype=np.bool_)
+        joined, has_joined = base + local, np.ones(len(channel), dtype=np.bool_)
     values = np.where(inside.restarted, local, np.where(inside.waits, before, joined))
     there = np.where(inside.restarted, has_local, np.where(inside.waits, has_before, has_joined))
     return pa.array(values, mask=~there)

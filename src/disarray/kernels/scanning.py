@@ -12,15 +12,17 @@ from disarray.kernels.digests import digest_readings
 from disarray.kernels.folds import fold_metric
 from disarray.kernels.merging import merge_fragments
 from disarray.kernels.rollups import ROLLUP_SCHEMA, roll_up
+from disarray.kernels.running_values import local_values
 from disarray.kernels.series import Series
 from disarray.kernels.summaries import SUMMARY_SCHEMA, summarize
 from disarray.model.format import EVENT_US
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from disarray.kernels.merging import Merged
+    from disarray.kernels.running_values import Locals
     from disarray.kernels.segment_rows import FragmentInput
     from disarray.model.scan_spec import ScanSpec
     from disarray.model.segments import Segment
@@ -40,16 +42,29 @@ class ScanResult:
     digest: str
     summaries: pa.Table  # SUMMARY_SCHEMA
     rollup_parts: pa.Table  # ROLLUP_SCHEMA
+    kept: KeptReadings | None = None
 
 
-def scan_segment(segment: Segment, fragments: Sequence[FragmentInput], spec: ScanSpec) -> ScanResult:
+@dataclass(frozen=True, slots=True)
+class KeptReadings:
+    """The readings of a scanned segment themselves, and the fold of each metric at every one of them."""
+
+    merged: Merged
+    locals: Mapping[str, Locals]
+
+
+def scan_segment(
+    segment: Segment, fragments: Sequence[FragmentInput], spec: ScanSpec, *, keep_readings: bool = False
+) -> ScanResult:
     """Merge the fragments of one segment and fold what they say; the order of fragments leaves no trace."""
     merged = merge_fragments(fragments, spec)
     series = series_of(segment, merged, spec)
-    summaries = [
-        summarize(series, fold_metric(series, metric), segment_start_us=segment.start_us)
-        for metric in spec.metrics
-    ]
+    summaries, kept = [], {}
+    for metric in spec.metrics:
+        fold = fold_metric(series, metric)
+        summaries.append(summarize(series, fold, segment_start_us=segment.start_us))
+        if keep_readings:
+            kept[metric.name] = local_values(series, fold)
     event_us = merged.readings.column(EVENT_US)
     parts = [roll_up(series, rollup, segment) for rollup in spec.rollups] if series.rows else []
     return ScanResult(
@@ -63,6 +78,7 @@ def scan_segment(segment: Segment, fragments: Sequence[FragmentInput], spec: Sca
         digest=digest_readings(merged.readings),
         summaries=pa.concat_tables([SUMMARY_SCHEMA.empty_table(), *summaries]),
         rollup_parts=pa.concat_tables([ROLLUP_SCHEMA.empty_table(), *parts]),
+        kept=KeptReadings(merged, kept) if keep_readings else None,
     )
 
 

@@ -90,6 +90,11 @@ class Series:
         result[self.order] = values
         return result
 
+    @property
+    def channel_by_reading(self) -> NDArray[np.int64]:
+        """The place of each reading's channel in `channels`, in canonical order."""
+        return self.in_canonical_order(np.repeat(np.arange(len(self.channels)), np.diff(self.starts)))
+
     def _find_points(self, value: Expression | None, where: Expression | None) -> Points:
         chosen: Mask | None = None
         if where is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -60,6 +60,14 @@ class Store(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """One definition of a dataset: a new `parse` reads files again, a new `scan` alone scans fragments again."""
+
+    parse: str
+    scan: str
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """A column whose value belongs to the subject, not to the reading: joined when fragments are scanned."""
 
@@ -96,11 +104,20 @@ class Dataset:
     reject_limits: RejectLimits
     restate_after_us: int
     store: Store
+    chunk_us: int | None  # of a table in the database; None: chosen by the length of segments
     retain_us: int | None
     metrics: tuple[Metric, ...]
     rollups: tuple[Rollup, ...]
     parse_version: str = ""
     scan_version: str = ""
+    written: Mapping[str, object] = field(
+        default_factory=dict, compare=False, repr=False
+    )  # see `restore_dataset`
+
+    @property
+    def version(self) -> Version:
+        """Under which definition numbers of this dataset are made."""
+        return Version(self.parse_version, self.scan_version)
 
     @property
     def column_types(self) -> dict[str, ColumnType]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
+from dataclasses import replace
+from datetime import time
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from disarray.model.attributes import read_attributes
 from disarray.model.dataset import Dataset, OnShrink, Reread, Store, SubjectKind, SubjectRule
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.format import ColumnType
-from disarray.model.format_choice import read_described
+from disarray.model.format_choice import named_format, read_described
 from disarray.model.metrics import read_metric
 from disarray.model.read_spec import Key, KeyKind, RejectLimits
 from disarray.model.rollups import read_rollup
@@ -33,8 +37,8 @@ from disarray.model.versions import with_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import PurePath
 
+    from disarray.model.dataset import Version
     from disarray.model.format import Format
 
 
@@ -49,13 +53,44 @@ def read_datasets(
     top = Table(document, path="", kind="document", problems=problems)
     datasets = tuple(_read_dataset(table, descriptions, folder) for table in top.array("dataset", "dataset"))
     for key in document:
-        if key != "dataset" and near_miss(key, ["dataset"]).startswith("did"):
+        # A [database] is a section of its own, however much it looks like a slip of the pen.
+        if key not in ("dataset", "database") and near_miss(key, ["dataset"]).startswith("did"):
             problems.add(key, "unknown key; did you mean 'dataset'?")
     names = [dataset.name for dataset in datasets]
     for index, own_name in enumerate(names):
         if own_name in names[:index]:
             problems.add(f"dataset[{index}].name", f"expected a name of its own, found {own_name!r} again")
     return datasets
+
+
+def written_text(dataset: Dataset) -> str:
+    """The `written` of a dataset as JSON. A time of day is the one value of TOML that JSON has no form for."""
+    return json.dumps(dataset.written, default=_clock_text, allow_nan=False)
+
+
+def _clock_text(value: object) -> str:
+    return value.isoformat(timespec="seconds") if isinstance(value, time) else str(value)
+
+
+def restore_dataset(written: Mapping[str, object], version: Version) -> Dataset:
+    """A dataset from its `written`, under the version that it had: the rules behind the hash may have changed since."""
+    problems = Problems("a definition that was in force before")
+    formats = written.get("formats", {})
+    assert isinstance(formats, dict)
+    [dataset] = read_datasets(
+        {"dataset": [written["dataset"]]}, problems=problems, descriptions=formats, folder=PurePath("/")
+    )
+    problems.raise_if_any()
+    return replace(dataset, parse_version=version.parse, scan_version=version.scan)
+
+
+def _written(
+    dataset: Dataset, table: Table, descriptions: Mapping[str, Mapping[str, object]]
+) -> dict[str, object]:
+    """All that the dataset was read from, so that it can be read again when neither file says so any more."""
+    like = named_format(table)
+    formats = {like: descriptions[like]} if like in descriptions else {}
+    return {"dataset": {**table.values, "roots": list(dataset.roots)}, "formats": formats}
 
 
 def _read_dataset(
@@ -91,6 +126,7 @@ def _read_dataset(
         reject_limits=_read_limits(table.table("rejects", "rejects")),
         restate_after_us=table.optional("restate_after", duration(), HOUR),
         store=table.optional("store", choice(Store), Store.LAKE),
+        chunk_us=table.optional("chunk", or_none(duration(at_least=HOUR)), None),
         retain_us=table.optional("retain", or_none(duration(at_least=DAY)), None),
         metrics=tuple(
             read_metric(each, metric, known) for each, metric in table.tables("metrics", "metric", name=name)
@@ -101,7 +137,7 @@ def _read_dataset(
         ),
     )
     table.close()
-    return with_versions(dataset)
+    return with_versions(replace(dataset, written=_written(dataset, table, descriptions)))
 
 
 def _glob(value: object) -> str:

@@ -46,6 +46,13 @@ def read_described(
     return replace(described, columns=kept, event_time=event_time), event_time
 
 
+def named_format(table: Table) -> str:
+    """The name of the known format that a dataset starts from; empty where it describes its own."""
+    written = table.values.get("format")
+    name = written.get("like", "") if isinstance(written, dict) else written
+    return name if isinstance(name, str) else ""
+
+
 def overlay(below: Mapping[str, object], above: Mapping[str, object]) -> Written:
     """Tables merge key by key, everything else is replaced; neither argument is changed."""
     merged = dict(below)

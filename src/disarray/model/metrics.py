@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from disarray.model.spec_table import Table
 
 
+# Between points that add up to less, an integral counts nothing: PostgreSQL refuses a product that underflows, and
+# what carries values from segment to segment must have the bits of what folds within one.
+SMALLEST_HEIGHT = 1e-280
+
+
 class MetricKind(StrEnum):
     """What a metric adds up at each point."""
 

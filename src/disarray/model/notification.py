@@ -14,6 +14,7 @@ class Reason(StrEnum):
 
     RECONCILE = "reconcile"
     COMPACT = "compact"
+    COPY = "copy"
     FILE_NOTIFICATION = "file_notification"
     QUIET = "quiet"
     PREVIEW = "preview"

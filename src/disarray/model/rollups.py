@@ -139,7 +139,7 @@ def _clock(value: object) -> time:
     if isinstance(value, time):
         return value.replace(microsecond=0)
     try:
-        if isinstance(value, str) and len(value) == 5:
+        if isinstance(value, str) and len(value) in (len("06:00"), len("06:00:00")):
             return time.fromisoformat(value)
     except ValueError:
         pass

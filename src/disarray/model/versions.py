@@ -14,6 +14,8 @@ from disarray.model.expressions import Binary, Call, Case, ColumnRef, IsNull, Li
 
 if TYPE_CHECKING:
     from disarray.model.dataset import Dataset
+    from disarray.model.metrics import Metric
+    from disarray.model.rollups import Rollup
 
 # Raised when the code reads or folds the same description differently: stored readings are then made anew.
 PARSE_RULES = 1
@@ -31,21 +33,7 @@ def with_versions(dataset: Dataset) -> Dataset:
 
 def parse_version(dataset: Dataset) -> str:
     """Changes exactly when files have to be read again."""
-    described = _plain(dataset.format)
-    assert isinstance(described, dict)
-    del described["name"], described["reread_whole"]
-    return _digest(
-        {
-            "rules": PARSE_RULES,
-            "format": described,
-            "subject": _plain(dataset.subject),
-            "channel": dataset.channel,
-            "order_by": list(dataset.order_by),  # fragments are stored in order
-            "segment_us": dataset.segment_us,
-            "future_tolerance_us": dataset.future_tolerance_us,
-            "reject_limits": _plain(dataset.reject_limits),
-        }
-    )
+    return _digest({"rules": PARSE_RULES, **_parsing(dataset)})
 
 
 def scan_version(dataset: Dataset) -> str:
@@ -61,6 +49,70 @@ def scan_version(dataset: Dataset) -> str:
             "rollups": {rollup.name: _plain(rollup) for rollup in dataset.rollups},
         }
     )
+
+
+def changed_parts(before: Dataset, after: Dataset) -> tuple[str, ...]:
+    """What makes two definitions of a dataset different, in words."""
+    changes = []
+    if before.parse_version != after.parse_version:
+        names = _differing_keys(_parsing(before), _parsing(after)) or ["the rules of the program"]
+        changes += [f"parsing: {name} changed" for name in names]
+    scanning = [
+        *_named_changes("metric", before.metrics, after.metrics),
+        *_named_changes("rollup", before.rollups, after.rollups),
+        *(
+            f"{name} changed"
+            for name in ("key", "priority", "attributes")
+            if _plain(getattr(before, name)) != _plain(getattr(after, name))
+        ),
+    ]
+    if before.scan_version != after.scan_version:
+        changes += scanning or ["scanning: the rules of the program changed"]
+    return tuple(changes)
+
+
+def unchanged_names(before: tuple[Metric | Rollup, ...], after: tuple[Metric | Rollup, ...]) -> list[str]:
+    """Metrics, or rollups, whose numbers mean the same under both definitions."""
+    old = {each.name: _plain(each) for each in before}
+    return [each.name for each in after if old.get(each.name) == _plain(each)]
+
+
+def _named_changes(
+    kind: str, before: tuple[Metric | Rollup, ...], after: tuple[Metric | Rollup, ...]
+) -> list[str]:
+    same = unchanged_names(before, after)
+    old, new = [each.name for each in before], [each.name for each in after]
+    return [
+        *(f"{kind} {name} is new" for name in new if name not in old),
+        *(f"{kind} {name} changed" for name in new if name in old and name not in same),
+        *(f"{kind} {name} is gone" for name in old if name not in new),
+    ]
+
+
+def _parsing(dataset: Dataset) -> dict[str, object]:
+    described = _plain(dataset.format)
+    assert isinstance(described, dict)
+    del described["name"], described["reread_whole"]
+    return {
+        "format": described,
+        "subject": _plain(dataset.subject),
+        "channel": dataset.channel,
+        "order_by": list(dataset.order_by),  # fragments are stored in order
+        "segment_us": dataset.segment_us,
+        "future_tolerance_us": dataset.future_tolerance_us,
+        "reject_limits": _plain(dataset.reject_limits),
+    }
+
+
+def _differing_keys(before: dict[str, object], after: dict[str, object]) -> list[str]:
+    found = []
+    for key, old in before.items():
+        new = after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict) and key == "format":
+            found += [part for part in sorted({*old, *new}) if old.get(part) != new.get(part)]
+        elif old != new:
+            found.append(key.removesuffix("_us").replace("_", " "))
+    return found
 
 
 def _plain(value: object) -> object:

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disarray.kernels.running_values import Base, running_values
+from disarray.kernels.running_values import Base, values_from
 from disarray.model.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from disarray.control.values import MetricPiece, Number
-    from disarray.kernels.series import Series
     from disarray.model.metrics import Metric
+    from disarray.store.contract import SegmentReadings
 
 EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
 
@@ -77,20 +77,16 @@ def end_value(metric: Metric, segment: ChannelSegment) -> Number | None:
             return None if base is None or total is None else base + total
 
 
-def values_by_reading(series: Series, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
+def values_by_reading(read: SegmentReadings, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
     """The metric at every reading in canonical order; NULL for channels whose base is not known yet."""
     unknown = (
         set()
         if metric.kind in EXTREMES
-        else {channel for channel in series.channels if bases[channel].base is None}
+        else {channel for channel in read.channels if bases[channel].base is None}
     )
-    values = running_values(
-        series,
-        metric,
-        {channel: Base(0, 0) if channel in unknown else bases[channel] for channel in series.channels},
-    )
+    own = [Base(0, 0) if channel in unknown else bases[channel] for channel in read.channels]
+    values = values_from(read.locals_of(metric), metric, own, read.channel)
     if not unknown:
         return values
-    is_unknown = np.array([channel in unknown for channel in series.channels], dtype=np.bool_)
-    by_reading = series.in_canonical_order(np.repeat(is_unknown, np.diff(series.starts)))
-    return pc.if_else(pa.array(by_reading), pa.scalar(None, values.type), values)
+    is_unknown = np.array([channel in unknown for channel in read.channels], dtype=np.bool_)
+    return pc.if_else(pa.array(is_unknown[read.channel]), pa.scalar(None, values.type), values)

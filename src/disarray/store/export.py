@@ -16,6 +16,7 @@ from disarray.control.snapshots import snapshot
 from disarray.errors import ExportError
 from disarray.model.segments import microseconds_of
 from disarray.store.bases import by_channel, end_value
+from disarray.store.definitions import assert_made_under
 from disarray.store.readings import INSTANT
 from disarray.store.rollups import rollup
 
@@ -89,6 +90,7 @@ def metrics_tables(
 ) -> Iterator[pa.Table]:
     """The value of each metric after the last reading of each segment that starts in [from_us, to_us)."""
     with snapshot(connection):
+        assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)
         pieces = {
             metric: values.load_bases(

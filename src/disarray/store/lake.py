@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from disarray.errors import FragmentWriteError
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
+
+# What `new_file` and `scratch_folder` make, below the root. Housekeeping deletes nothing else.
+FRAGMENT_FILE = re.compile(
+    r"(?P<dataset>[^/]+)/(?P<shard>[0-9a-f]{2})/(?P=shard)[0-9a-f]{30}-[0-9]{5,}\.parquet"
+)
+SCRATCH_PREFIX = "scratch-"
+SCRATCH_FOLDER = re.compile(SCRATCH_PREFIX + r"[a-z0-9_]{8}")
 
 
 @dataclass(frozen=True)
@@ -20,8 +33,22 @@ class Lake:
     def new_file(self, dataset: str, run_id: UUID, number: int) -> str:
         """An absolute path for one task's fragments; its folder exists and is durable."""
         folder = self.root / dataset / run_id.hex[:2]
-        _make_durable_folder(folder)
+        try:
+            _make_durable_folder(folder)
+        except OSError as error:
+            raise FragmentWriteError.at(folder, error) from error
         return str(folder / f"{run_id.hex}-{number:05d}.parquet")
+
+    @contextmanager
+    def scratch_folder(self) -> Iterator[Path]:
+        """A folder that every executor can reach, gone after the block; one whose maker died is swept away later."""
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            folder = tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, dir=self.root)
+        except OSError as error:
+            raise FragmentWriteError.at(self.root, error) from error
+        with folder as path:
+            yield Path(path)
 
     def relative(self, path: str) -> str:
         """The path as the catalog keeps it."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from disarray.control import values
-from disarray.errors import AmbiguousNameError, UnknownNameError
+from disarray.control.definitions import count_rebuilt
+from disarray.errors import AmbiguousNameError, NotBuiltYetError, UnknownNameError
 from disarray.model.spec_table import near_miss
+from disarray.store.definitions import KnownDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -22,12 +24,24 @@ Named = TypeVar("Named", "Metric", "Rollup")
 
 @dataclass(frozen=True, slots=True)
 class SubjectOf:
-    """A subject that has readings of a dataset, and the span of them."""
+    """A subject that has readings of a dataset, as its numbers were made, and the span of them.
+
+    Where a rebuild is pending, `dataset` is the former definition and `configured` the new one.
+    """
 
     dataset: Dataset
     subject_key: str
     first_us: int
     last_us: int
+    configured: Dataset
+    rebuilt: tuple[int, int] | None = (
+        None  # while a rebuild is pending: how many subjects of how many have had theirs
+    )
+
+    @property
+    def is_rebuild_pending(self) -> bool:
+        """Whether its numbers are those of a former definition."""
+        return self.rebuilt is not None
 
 
 def find_subjects(
@@ -42,9 +56,20 @@ def find_subjects(
         raise UnknownNameError(
             f"disarray.toml describes no dataset '{dataset}'; {near_miss(dataset, list(datasets))}"
         )
+    found = values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+    pending = {span.dataset for span in found if span.is_in_force is False}
+    rebuilt = {name: count_rebuilt(connection, name) for name in pending}
+    known_definitions = KnownDefinitions(connection, datasets)
     spans = [
-        SubjectOf(datasets[span.dataset], span.subject_key, span.first_us, span.last_us)
-        for span in values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+        SubjectOf(
+            known_definitions.of(span.dataset, span.version),
+            span.subject_key,
+            span.first_us,
+            span.last_us,
+            configured=datasets[span.dataset],
+            rebuilt=rebuilt[span.dataset] if span.is_in_force is False else None,
+        )
+        for span in found
         if span.dataset in datasets
     ]
     if subject_key is not None and not spans:
@@ -58,12 +83,37 @@ def find_subjects(
 
 def find_metric(subjects: Sequence[SubjectOf], name: str) -> tuple[SubjectOf, Metric]:
     """The one dataset of a subject that has a metric of this name."""
+    _refuse_unbuilt(
+        [each for each in subjects if _is_new(name, each.dataset.metrics, each.configured.metrics)], name
+    )
     return _the_one(subjects, name, {s.dataset.name: s.dataset.metrics for s in subjects}, "metric")
 
 
 def find_rollup(subjects: Sequence[SubjectOf], name: str) -> tuple[SubjectOf, Rollup]:
     """The one dataset of a subject that has a rollup of this name."""
+    _refuse_unbuilt(
+        [each for each in subjects if _is_new(name, each.dataset.rollups, each.configured.rollups)], name
+    )
     return _the_one(subjects, name, {s.dataset.name: s.dataset.rollups for s in subjects}, "rollup")
+
+
+def _is_new(name: str, before: Sequence[Metric | Rollup], after: Sequence[Metric | Rollup]) -> bool:
+    return name in {each.name for each in after} - {each.name for each in before}
+
+
+def _refuse_unbuilt(waiting: Sequence[SubjectOf], name: str) -> None:
+    """Say so where a name is known and its numbers are not there yet."""
+    for each in waiting:
+        told = f"'{name}' of dataset '{each.dataset.name}' is not built yet"
+        if each.rebuilt is None:
+            raise NotBuiltYetError(
+                f"{told}: disarray.toml describes it, and that definition is not in force. Run: disarray ingest"
+            )
+        done, count = each.rebuilt
+        raise NotBuiltYetError(
+            f"{told} for {each.subject_key}: {done} of {count} subjects rebuilt. The others wait for a worker; "
+            "or run: disarray ingest"
+        )
 
 
 def _the_one(
@@ -81,7 +131,7 @@ def _the_one(
     if found:
         names = " and ".join(subject.dataset.name for subject, _ in found)
         raise AmbiguousNameError(
-            f"'{subject_key}' has a {kind} '{name}' in the datasets {names}; choose one with --dataset"
+            f"'{subject_key}' has a {kind} '{name}' in the datasets {names}; say which dataset"
         )
     known = {each.name for group in declared.values() for each in group}
     raise UnknownNameError(f"'{subject_key}' has no {kind} '{name}'; {near_miss(name, known)}")

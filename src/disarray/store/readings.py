@@ -14,6 +14,7 @@ from disarray.kernels.columns import ARROW_TYPES
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_start
 from disarray.store.bases import by_channel, values_by_reading
+from disarray.store.definitions import assert_made_under
 from disarray.store.segments import look_up_segments, read_segment
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.kernels.running_values import Base
     from disarray.model.dataset import Dataset
+    from disarray.store.contract import SegmentContent, SegmentReadings
     from disarray.store.lake import Lake
-    from disarray.store.segments import SegmentContent, SegmentReadings
 
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -32,6 +33,7 @@ INSTANT = pa.timestamp("us", tz="UTC")
 class Readings:
     """What to read of a subject, looked up in one moment; the readings themselves come one segment at a time."""
 
+    connection: Connection
     lake: Lake
     dataset: Dataset
     subject_key: str
@@ -40,29 +42,29 @@ class Readings:
     contents: dict[int, SegmentContent]
     bases: dict[str, dict[int, dict[str, Base]]]  # metric → segment → channel
     stale_from_us: int | None
+    sealed_segments: int = 0  # in the span; their readings are no longer kept
 
     def __iter__(self) -> Iterator[pa.Table]:
         """Tables of `readings_with_values_schema`, in canonical order; no more than a segment is held in memory."""
         for segment_us, content in sorted(self.contents.items()):
-            read = read_segment(self.lake, self.dataset, self.subject_key, content=content)
+            read = read_segment(self.connection, self.lake, self.dataset, self.subject_key, content=content)
             table = self._with_values(read, segment_us)
-            event_us = read.merged.readings.column(EVENT_US).to_numpy()
+            event_us = read.readings.column(EVENT_US).to_numpy()
             first, end = np.searchsorted(event_us, [self.from_us, self.to_us])
             yield table.slice(int(first), int(end - first))
 
     def _with_values(self, read: SegmentReadings, segment_us: int) -> pa.Table:
-        table, rows = read.merged.readings, read.merged.readings.num_rows
-        names = pa.array([uri.partition("\0")[0] for uri in read.merged.uris], pa.string())
+        table, rows = read.readings, read.readings.num_rows
         columns: list[Any] = [
             pa.repeat(self.subject_key, rows),
             table.column(EVENT_US).cast(INSTANT),
             table.column(CHANNEL) if CHANNEL in table.column_names else pa.repeat("", rows),
             *(table.column(column.name) for column in self.dataset.columns),
             *(
-                values_by_reading(read.series, metric, self.bases[metric.name][segment_us])
+                values_by_reading(read, metric, self.bases[metric.name][segment_us])
                 for metric in self.dataset.metrics
             ),
-            names.take(pa.array(read.merged.sources)),
+            read.source_uris,
             table.column(POSITION),
         ]
         return pa.table(columns, schema=readings_with_values_schema(self.dataset))
@@ -95,18 +97,19 @@ def readings(
     """The readings in [from_us, to_us) with running values. What is looked up here stays readable, see `snapshot`."""
     first_us = segment_start(from_us, dataset.segment_us)
     with snapshot(connection):
+        assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)
         entries = catalog.load_segments(
             connection, dataset.name, subject_key, from_us=first_us, to_us=to_us - 1
         )
-        contents = look_up_segments(
-            connection, dataset, subject_key, segments=[entry.segment_us for entry in entries]
-        )
+        kept = [entry.segment_us for entry in entries if not entry.is_sealed]
+        contents = look_up_segments(connection, dataset, subject_key, segments=kept)
         bases = {
             metric.name: _bases_by_segment(connection, dataset, subject_key, metric.name, first_us, to_us)
             for metric in dataset.metrics
         }
     return Readings(
+        connection,
         lake,
         dataset,
         subject_key,
@@ -115,6 +118,7 @@ def readings(
         contents,
         bases,
         None if stale_from is None else microseconds_of(stale_from),
+        len(entries) - len(kept),
     )
 
 

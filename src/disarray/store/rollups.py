@@ -10,6 +10,7 @@ from disarray.control import values
 from disarray.control.snapshots import snapshot
 from disarray.model.rollup_parts import RollupPart, bucket_value
 from disarray.model.segments import microseconds_of
+from disarray.store.definitions import assert_made_under
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,6 +47,7 @@ def rollup(
 ) -> RolledUp:
     """The buckets that overlap [from_us, to_us) and hold readings. The newest may still be filling."""
     with snapshot(connection):
+        assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)
         stored = values.load_rollup(
             connection, dataset.name, subject_key, rollup=rollup.name, from_us=from_us, to_us=to_us

@@ -11,9 +11,11 @@ import numpy as np
 from disarray.control import values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError, UnknownNameError
+from disarray.model.format import EVENT_US
 from disarray.model.segments import LAST_US, microseconds_of
 from disarray.model.spec_table import near_miss
 from disarray.store.bases import by_channel, end_value, segment_at, values_by_reading
+from disarray.store.definitions import assert_made_under
 from disarray.store.segments import look_up_segments, read_segment
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ if TYPE_CHECKING:
     from disarray.model.dataset import Dataset
     from disarray.model.metrics import Metric
     from disarray.store.bases import ChannelSegment
+    from disarray.store.contract import SegmentContent
     from disarray.store.lake import Lake
-    from disarray.store.segments import SegmentContent
 
 MOST_INSTANTS = 1_000_000
 MOST_VALUES = 5_000_000
@@ -36,7 +38,8 @@ class Value:
     """A metric at an instant: what it was after the last reading at or before it.
 
     `number` is None where the metric has none (an extreme without points), or where it is not known before the subject
-    is reconciled; then it is not final.
+    is reconciled; then it is not final. Where `is_dropped`, the readings around the instant are no longer kept: what it
+    was is not known, and `reading_us` is the next instant at which it is.
     """
 
     channel: str
@@ -44,6 +47,7 @@ class Value:
     number: Number | None
     reading_us: int
     is_final: bool
+    is_dropped: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +98,7 @@ def series(
     if not 0 < count <= MOST_INSTANTS:
         raise InvalidRequestError(
             f"this asks for {max(count, 0)} instants, 1 to {MOST_INSTANTS} are answered. Nothing was read; "
-            "let --from be before --to, and --every longer"
+            "let the start be before the end, and the step longer"
         )
     instants = [from_us + number * every_us for number in range(count)]
     return _values(connection, lake, dataset, subject_key, metric=metric, channel=channel, instants=instants)
@@ -111,6 +115,7 @@ def _values(
     instants: Sequence[int],
 ) -> Values:
     with snapshot(connection):
+        assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)
         pieces = values.load_bases(
             connection,
@@ -125,7 +130,7 @@ def _values(
         if len(channels) * len(instants) > MOST_VALUES:
             raise InvalidRequestError(
                 f"this asks for {len(channels)} channels at {len(instants)} instants, {MOST_VALUES} values are "
-                "answered at once. Nothing was read; choose a channel, or let --every be longer"
+                "answered at once. Nothing was read; choose a channel, or a longer step"
             )
         wanted = [
             _Wanted(name, at_us, segment)
@@ -140,21 +145,28 @@ def _values(
         if channel is not None and not pieces:
             _refuse_unknown_channel(connection, dataset, subject_key, metric, channel)
     stale_from_us = None if stale_from is None else microseconds_of(stale_from)
-    folded = _fold_inside(lake, dataset, subject_key, metric, inside, contents)
+    sealed = {segment_us for segment_us, content in contents.items() if content.entry.is_sealed}
+    kept = [each for each in inside if each.segment.head.segment_us not in sealed]
+    dropped = {(each.channel, each.at_us) for each in inside} - {(each.channel, each.at_us) for each in kept}
+    folded = _fold_inside(connection, lake, dataset, subject_key, metric, kept, contents)
     answers = []
     for each in wanted:
         number, reading_us = folded.get((each.channel, each.at_us)) or _at_end(metric, each)
+        is_dropped = (each.channel, each.at_us) in dropped
         is_final = stale_from_us is None or reading_us < stale_from_us
         answers.append(
             Value(
                 channel=each.channel,
                 at_us=each.at_us,
-                number=number,
+                number=None if is_dropped else number,
                 reading_us=reading_us,
                 is_final=is_final,
+                is_dropped=is_dropped,
             )
         )
-    return Values(values=tuple(answers), stale_from_us=stale_from_us, segments_read=len(contents))
+    return Values(
+        values=tuple(answers), stale_from_us=stale_from_us, segments_read=len(contents) - len(sealed)
+    )
 
 
 def _at_end(metric: Metric, wanted: _Wanted) -> tuple[Number | None, int]:
@@ -163,6 +175,7 @@ def _at_end(metric: Metric, wanted: _Wanted) -> tuple[Number | None, int]:
 
 
 def _fold_inside(
+    connection: Connection,
     lake: Lake,
     dataset: Dataset,
     subject_key: str,
@@ -177,18 +190,20 @@ def _fold_inside(
     found: dict[tuple[str, int], tuple[Number | None, int]] = {}
     for segment_us, group in by_segment.items():
         bases = {each.channel: each.segment.base for each in group}
-        read = read_segment(lake, dataset, subject_key, content=contents[segment_us], channels=bases).series
-        # By channel and not in canonical order: so the readings of one channel stand together.
-        canonical = values_by_reading(read, metric, bases)
-        by_reading = canonical if read.order is None else canonical.take(read.order)
+        read = read_segment(
+            connection, lake, dataset, subject_key, content=contents[segment_us], channels=bases
+        )
+        event_us = read.readings.column(EVENT_US).to_numpy()
+        numbers = values_by_reading(read, metric, bases)
+        places = {channel: read.places(channel) for channel in bases}
         for each in group:
-            place = read.channels.index(each.channel)
-            start, end = int(read.starts[place]), int(read.starts[place + 1])
-            last = start + int(np.searchsorted(read.event_us[start:end], each.at_us, side="right")) - 1
-            if last < start:
+            own = places[each.channel]
+            after = int(np.searchsorted(event_us[own], each.at_us, side="right"))
+            if not after:
                 found[each.channel, each.at_us] = each.segment.head.before, each.at_us
             else:
-                found[each.channel, each.at_us] = by_reading[last].as_py(), int(read.event_us[last])
+                last = int(own[after - 1])
+                found[each.channel, each.at_us] = numbers[last].as_py(), int(event_us[last])
     return found
 
 

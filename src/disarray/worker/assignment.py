@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from disarray.control import catalog, status
 from disarray.control.files import Reason
 from disarray.kernels.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.model.dataset import OnShrink
@@ -17,8 +16,7 @@ from disarray.model.seam import Replacement
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.control.connections import Connection
-    from disarray.control.queue import QueueId, QueueItem
+    from disarray.control.queue import QueueItem
     from disarray.model.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint
     from disarray.store.lake import Lake
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
 # Reasons for which the whole file is read again, whatever is known of it.
 _READ_AGAIN = frozenset({Reason.REINGEST, Reason.ALLOW, Reason.REBUILD})
 # Reasons that need no look at the file.
-_READ_NOTHING = frozenset({Reason.PREVIEW, Reason.COMPACT, Reason.RECONCILE, Reason.RELEASE})
+_READ_NOTHING = frozenset({Reason.PREVIEW, Reason.COMPACT, Reason.COPY, Reason.RECONCILE, Reason.RELEASE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +39,16 @@ class Assignment:
         """Why it is here: a row that others merged into has several reasons."""
         merged = self.item.metadata.get("reasons", [])
         return frozenset(Reason(text) for text in (self.item.reason, *merged))
+
+    @property
+    def place(self) -> tuple[str, str] | None:
+        """The dataset and subject that it works on, None where it is about all datasets of a subject."""
+        return None if self.dataset is None else (self.dataset.name, self.item.subject_key)
+
+    @property
+    def asks_for_the_file_as_it_is(self) -> bool:
+        """Whether somebody wants what the file says now, though it may be less than before."""
+        return self.releases_version or bool(self.reasons & {Reason.REINGEST, Reason.ALLOW})
 
     @property
     def is_removal(self) -> bool:
@@ -58,6 +66,11 @@ class Assignment:
         return Reason.RELEASE in self.reasons and self.item.metadata.get("release") == "version"
 
     @property
+    def is_housekeeping(self) -> bool:
+        """Whether the subject is to be sealed and compacted; that changes no number and comes after what does."""
+        return not self.is_about_a_file and self.item.reason == Reason.COMPACT
+
+    @property
     def is_about_a_file(self) -> bool:
         """Whether there is a file behind it."""
         return not self.item.source_uri.startswith("subject:")
@@ -68,26 +81,14 @@ def assign(items: Sequence[QueueItem], datasets: Mapping[str, Dataset]) -> list[
     return [Assignment(item, _dataset_of(item, datasets)) for item in items]
 
 
-def read_requests(connection: Connection, assignments: Sequence[Assignment]) -> dict[QueueId, ReadRequest]:
-    """What to read for a batch, by item; items for which nothing is to be read are left out."""
-    uris = [assignment.item.source_uri for assignment in assignments if assignment.is_about_a_file]
-    known = catalog.load_fingerprints(connection, uris)
-    now_us = status.current_us(connection)
-    requests = {
-        assignment.item.queue_id: read_request(
-            assignment, stored=known.get(assignment.item.source_uri), now_us=now_us
-        )
-        for assignment in assignments
-    }
-    return {queue_id: request for queue_id, request in requests.items() if request is not None}
-
-
-def read_request(assignment: Assignment, *, stored: Fingerprint | None, now_us: int) -> ReadRequest | None:
-    """What to read for an item, None where nothing is to be read."""
+def read_request(
+    assignment: Assignment, *, stored: Fingerprint | None, now_us: int, must_read: bool = False
+) -> ReadRequest | None:
+    """What to read for an item, None where nothing is to be read; `must_read` where its fragments are of no use."""
     dataset, reasons = assignment.dataset, assignment.reasons
-    if dataset is None or assignment.is_removal:
+    if dataset is None or assignment.is_removal or not assignment.is_about_a_file:
         return None
-    if reasons <= _READ_NOTHING and not assignment.releases_version:
+    if reasons <= _READ_NOTHING and not assignment.releases_version and not must_read:
         return None
     if reasons & _READ_AGAIN:
         why = ReadReason.REINGEST
@@ -111,20 +112,28 @@ def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake)
     if assignment.is_removal:
         return FileChange(source_uri=uri, generation=0, seam_position=None, is_removed=True)
     is_released = assignment.releases_readings
+    change = read_change(uri, outcome, lake)
+    if change is not None:
+        return replace(change, is_released=is_released, ignores_horizon=ignores_horizon)
+    if is_released:
+        return FileChange(source_uri=uri, generation=0, seam_position=None, is_released=True)
+    return None
+
+
+def read_change(source_uri: str, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
+    """What a file says that was read; None where it was not."""
     if outcome is None or outcome.status is not ReadStatus.READ or outcome.fingerprint is None:
-        if is_released:
-            return FileChange(source_uri=uri, generation=0, seam_position=None, is_released=True)
         return None
     generation = outcome.fingerprint.generation
     is_new_generation = outcome.replacement is Replacement.NEW_GENERATION
     return FileChange(
-        source_uri=uri,
+        source_uri=source_uri,
         generation=generation,
         seam_position=None if is_new_generation else outcome.seam_position,
         fragments=tuple(
             FragmentEntry(
                 segment_us=fragment.segment_start_us,
-                source_uri=uri,
+                source_uri=source_uri,
                 generation=generation,
                 path=lake.relative(fragment.file),
                 row_group=fragment.row_group,
@@ -136,8 +145,6 @@ def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake)
             )
             for fragment in outcome.fragments
         ),
-        is_released=is_released,
-        ignores_horizon=ignores_horizon,
     )
 
 

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog, commits, queue, subjects
-from disarray.control.commits import DatasetCommit, LakeFile, RejectedRows, SubjectCommit
+from disarray.control.commits import DatasetCommit, LakeFile, MovedFile, RejectedRows, SubjectCommit
+from disarray.control.connections import transaction
 from disarray.control.files import Reason
+from disarray.control.queue import Failure
 from disarray.control.retries import call_idempotent
+from disarray.control.timings import TIMINGS
 from disarray.errors import DatabaseUnavailableError, LeaseLostError
+from disarray.failpoints import failpoint
 from disarray.kernels.outcome import ReadStatus
 from disarray.model.plan import FragmentState
 from disarray.model.segments import datetime_of
+from disarray.worker.counting import commit_figures
 from disarray.worker.report import CommittedPlan
+from disarray.worker.rows import write_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,8 +30,9 @@ if TYPE_CHECKING:
     from disarray.control.metadata import Metadata
     from disarray.engine.read_job import ReadJobResult
     from disarray.engine.scan_job import ScannedSegment
+    from disarray.kernels.outcome import ReadOutcome
     from disarray.model.dataset import Dataset
-    from disarray.model.plan import SubjectPlan
+    from disarray.model.plan import FragmentEntry, SubjectPlan
     from disarray.worker.work import Work, Workplace
 
 log = logging.getLogger(__name__)
@@ -38,18 +46,39 @@ def commit_work(
     plans: Sequence[SubjectPlan],
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
     job: ReadJobResult,
+    read_again: Mapping[str, ReadOutcome] | None = None,
 ) -> list[CommittedPlan]:
-    """Make all that was found out about one subject visible, and end its items; what that changed, by plan."""
+    """Make all that was found out about one subject visible, and end its items; what that changed, by plan.
+
+    `read_again` are files of a rebuild that have no item.
+    """
     with place.pool.connection() as connection:
-        commit = _subject_commit(connection, place, run_id, work, plans, scanned, job)
+        commit = _subject_commit(connection, place, run_id, work, plans, scanned, job, read_again or {})
+        failpoint("commit.before_begin", connection, about=commit.subject_key)
     try:
-        with place.pool.connection() as connection, connection.transaction():
-            changes = commits.commit_subject(connection, commit, place.holder)
+        with (
+            place.pool.connection() as connection,
+            TIMINGS.timed("commit"),
+            transaction(connection),
+        ):
+            failpoint("commit.begun", connection, about=commit.subject_key)
+            for plan in plans:
+                write_rows(connection, place, plan, scanned=scanned, fence=commit.fence)
+            changes = commits.commit_subject(
+                connection, commit, place.holder, max_shift_rows=place.max_shift_rows
+            )
+            failpoint("commit.stated", connection, about=commit.subject_key)
             if any(Reason.RECONCILE in each.assignment.reasons for each in work):
-                subjects.reconcile_subject(connection, commit.subject_key, place.holder)
+                with TIMINGS.timed("reconcile"):
+                    failpoint("reconcile.before", connection, about=commit.subject_key)
+                    subjects.reconcile_subject(connection, commit.subject_key, place.holder)
+                    failpoint("reconcile.after", connection, about=commit.subject_key)
+            failpoint("commit.before_commit", connection, about=commit.subject_key)
+        failpoint("commit.after_commit", about=commit.subject_key)
         return [CommittedPlan(plan, change) for plan, change in zip(plans, changes, strict=True)]
     except DatabaseUnavailableError:
         # The reply was lost, not necessarily the commit. Doing it again could do it twice: ask by run id.
+        failpoint("commit.settling", about=commit.subject_key)
         if not call_idempotent(
             place.pool, lambda connection: commits.is_committed(connection, run_id, commit.subject_key)
         ):
@@ -58,19 +87,44 @@ def commit_work(
         return []
 
 
-def give_back(place: Workplace, work: Work, message: str) -> None:
-    """End an item that could not be done: it waits for another try, or becomes a dead letter."""
+def give_back(
+    place: Workplace, failed: Sequence[tuple[Work, str]], *, blocked_seconds: int | None = None
+) -> None:
+    """End items that could not be done, each with its message: they wait for another try, or become dead letters.
+
+    Those that are blocked by something else wait so long, uncounted, and are never dead letters for that.
+    """
+    if not failed:
+        return
+    by_subject: dict[str, list[Failure]] = defaultdict(list)
+    for work, message in failed:
+        failure = Failure(
+            work.item.queue_id, message, is_permanent=not work.may_succeed_later and blocked_seconds is None
+        )
+        by_subject[work.item.subject_key].append(failure)
+    together = [failure for group in by_subject.values() for failure in group]
+    if not _are_given_back(place, together, blocked_seconds) and len(by_subject) > 1:
+        # One subject that was lost meanwhile took the others with it: now each for itself.
+        for group in by_subject.values():
+            _are_given_back(place, group, blocked_seconds)
+
+
+def _are_given_back(place: Workplace, failures: Sequence[Failure], blocked_seconds: int | None) -> bool:
     try:
         with place.pool.connection() as connection:
-            queue.fail_item(
+            failpoint("fail.before", connection)
+            queue.fail_items(
                 connection,
-                work.item.queue_id,
+                failures,
                 place.holder,
-                error_message=message,
-                is_permanent=not work.may_succeed_later,
+                retry_delay_seconds=blocked_seconds,
+                is_counted=blocked_seconds is None,
             )
+            failpoint("fail.after", connection)
     except LeaseLostError as error:
         log.warning("%s", error)
+        return False
+    return True
 
 
 def _subject_commit(
@@ -81,12 +135,28 @@ def _subject_commit(
     plans: Sequence[SubjectPlan],
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
     job: ReadJobResult,
+    read_again: Mapping[str, ReadOutcome],
 ) -> SubjectCommit:
     added = [fragment for plan in plans for fragment in plan.changes.added]
     parked = {fragment.source_uri for fragment in added if fragment.state is FragmentState.PARKED}
+    sealed: dict[str, list[FragmentEntry]] = defaultdict(list)
+    for plan in plans:
+        for fragment in plan.changes.sealed:
+            sealed[fragment.source_uri].append(fragment)
     used = {fragment.path for fragment in added}
     files = {place.lake.relative(file.path): file for file in job.files}
     subject_key = work[0].item.subject_key
+    read = {
+        **{each.item.source_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
+        **read_again,
+    }
+    moved = {
+        uri: MovedFile(source_uri=uri, subject_key=subject, dataset=plan.dataset)
+        for plan in plans
+        if plan.rebuild is not None
+        for uri, subject in plan.rebuild.moved.items()
+    }
+    read = {uri: outcome for uri, outcome in read.items() if uri not in moved}
     return SubjectCommit(
         run_id=run_id,
         subject_key=subject_key,
@@ -100,14 +170,22 @@ def _subject_commit(
             if path in used
         ],
         fingerprints={
-            each.item.source_uri: each.outcome.fingerprint
-            for each in work
-            if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
+            uri: outcome.fingerprint for uri, outcome in read.items() if outcome.fingerprint is not None
         },
-        rejects=[_rejected_rows(each) for each in work if each.is_read],
+        rejects=[_rejected_rows(uri, outcome) for uri, outcome in read.items()],
+        read_again={
+            uri: _completion(outcome, is_parked=uri in parked)
+            for uri, outcome in read_again.items()
+            if uri not in moved
+        },
+        moved=list(moved.values()),
         completions={
-            each.item.queue_id: _completion(each, is_parked=each.item.source_uri in parked) for each in work
+            each.item.queue_id: _completion(each.outcome, is_parked=each.item.source_uri in parked)
+            | _about_sealed(sealed[each.item.source_uri])
+            | {"run_id": str(run_id)}
+            for each in work
         },
+        figures=commit_figures(connection, work=work, plans=plans, scanned=scanned),
         metadata={"plans": [str(plan) for plan in plans]},
     )
 
@@ -122,6 +200,7 @@ def dataset_commit(
     """What a plan and the scans that it asked for change in one dataset."""
     results = [scanned[plan.dataset, plan.subject_key, unit.segment_us] for unit in plan.units]
     high_us = catalog.high_event_us(connection, plan.dataset, plan.subject_key)
+    rereads = plan.rebuild is not None and plan.rebuild.before.parse != dataset.parse_version
     return DatasetCommit(
         dataset=plan.dataset,
         parse_version=dataset.parse_version,
@@ -130,17 +209,21 @@ def dataset_commit(
         segments=[result.segment for result in results],
         metrics=[row for result in results for row in result.metrics],
         rollups=[row for result in results for row in result.rollups],
-        source_uris=sorted({fragment.source_uri for fragment in plan.changes.counting}),
-        changed_from_us=min((fragment.first_us for fragment in plan.changes.counting), default=None),
+        # Where everything is read again, no file is to blame.
+        source_uris=[] if rereads else sorted({fragment.source_uri for fragment in plan.changes.counting}),
+        changed_from_us=None
+        if plan.rebuild is not None
+        else min((fragment.first_us for fragment in plan.changes.counting), default=None),
         restate_before_us=None if high_us is None else high_us - dataset.restate_after_us,
+        rebuild=plan.rebuild,
+        store=plan.store,
     )
 
 
-def _rejected_rows(work: Work) -> RejectedRows:
-    assert work.outcome is not None
+def _rejected_rows(source_uri: str, outcome: ReadOutcome) -> RejectedRows:
     return RejectedRows(
-        source_uri=work.item.source_uri,
-        from_position=work.outcome.seam_position,
+        source_uri=source_uri,
+        from_position=outcome.seam_position,
         rows=[
             {
                 "position": reject.offset,
@@ -149,14 +232,25 @@ def _rejected_rows(work: Work) -> RejectedRows:
                 "detail": reject.column or "",
                 "sample": reject.sample,
             }
-            for reject in work.outcome.rejects
+            for reject in outcome.rejects
         ],
     )
 
 
-def _completion(work: Work, *, is_parked: bool) -> Metadata:
+def _about_sealed(fragments: Sequence[FragmentEntry]) -> Metadata:
+    """What is kept with a file that was changed or removed after segments that it counted in were sealed."""
+    if not fragments:
+        return {}
+    segments = {fragment.segment_us for fragment in fragments}
+    readings = sum(fragment.readings for fragment in fragments)
+    return {
+        "sealed": {"segments": len(segments), "readings": readings},
+        "message": f"{readings} readings in {len(segments)} sealed segments stay as they were counted",
+    }
+
+
+def _completion(outcome: ReadOutcome | None, *, is_parked: bool) -> Metadata:
     """What is kept with the file; one that has parked fragments from before stays parked whatever is said here."""
-    outcome = work.outcome
     if outcome is None or outcome.fingerprint is None:
         return {}
     print_ = outcome.fingerprint
@@ -172,8 +266,9 @@ def _completion(work: Work, *, is_parked: bool) -> Metadata:
             "preamble": print_.counts.preamble,
             "waiting": print_.counts.waiting,
         },
-        "rejected": {reason.value: count for reason, count in outcome.rejects_by_reason.items()},
     }
+    if outcome.status is not ReadStatus.UNCHANGED:
+        metadata["rejected"] = {reason.value: count for reason, count in outcome.rejects_by_reason.items()}
     if outcome.message:
         metadata["message"] = outcome.message
     if outcome.status is ReadStatus.PARKED:

@@ -10,24 +10,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disarray.control import commits, status
+from disarray.control.files import Notification, Reason
 from disarray.control.queue import Incarnation, QueueId, QueueItem
-from disarray.engine.read_job import read_files
 from disarray.engine.runner import InProcessRunner
 from disarray.engine.scan_job import SegmentScan, scan_segments
 from disarray.errors import StalePlanError
 from disarray.model.segments import datetime_of
+from disarray.store.definitions import definitions_of
 from disarray.store.lake import ScratchLake
-from disarray.worker.assignment import assign, read_requests
+from disarray.worker.assignment import assign
 from disarray.worker.committing import dataset_commit
 from disarray.worker.planning import plan_subject
-from disarray.worker.work import Work
+from disarray.worker.reading import batch_requests, read_batch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disarray.control.commits import CommitPreview
     from disarray.control.connections import Connection
-    from disarray.control.files import Notification
+    from disarray.control.metadata import Metadata
+    from disarray.control.quarantine import Quarantined
     from disarray.model.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.store.lake import Lake
@@ -41,6 +43,7 @@ class RehearsedPlan:
 
     plan: SubjectPlan
     impact: CommitPreview
+    is_rebuild_pending: bool = False  # both are of the former definition
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,18 @@ def rehearse(
     raise AssertionError("the last attempt either returns or raises")
 
 
+def rehearse_release(
+    connection: Connection, waiting: Quarantined, *, datasets: Mapping[str, Dataset], lake: Lake
+) -> Rehearsal:
+    """What releasing a file from quarantine would change."""
+    metadata: Metadata = {
+        "dataset": waiting.dataset,
+        "release": "readings" if waiting.readings else "version",
+    }
+    notification = Notification(waiting.source_uri, waiting.subject_key, Reason.RELEASE, metadata)
+    return rehearse(connection, [notification], datasets=datasets, lake=lake)
+
+
 def _rehearse(
     connection: Connection,
     notifications: Sequence[Notification],
@@ -82,45 +97,35 @@ def _rehearse(
     lake: ScratchLake,
 ) -> Rehearsal:
     runner = InProcessRunner()
-    items = _as_if_claimed(connection, notifications)
-    assignments = assign(items, datasets)
-    requests = read_requests(connection, assignments)
-    job = read_files(runner, list(requests.values()), lake=lake, run_id=uuid.uuid4())
-    outcomes = dict(zip(requests, job.outcomes, strict=True))
-    work = [Work(assignment, outcomes.get(assignment.item.queue_id)) for assignment in assignments]
-    failures = {each.item.source_uri: each.failure for each in work if each.failure is not None}
-    by_subject: dict[str, list[Work]] = defaultdict(list)
-    for each in work:
-        if each.item.source_uri not in failures:
-            by_subject[each.item.subject_key].append(each)
-    plans = [
-        plan
-        for subject, group in by_subject.items()
-        for plan in plan_subject(connection, subject, work=group, datasets=datasets, lake=lake)
-    ]
-    scanned = scan_segments(
-        runner,
-        [
-            SegmentScan(datasets[plan.dataset], plan.subject_key, unit)
-            for plan in plans
-            for unit in plan.units
-        ],
-        lake=lake,
-    )
-    return Rehearsal(
-        tuple(
+    by_subject: dict[str, list[Notification]] = defaultdict(list)
+    for each in notifications:
+        by_subject[each.subject_key].append(each)
+    plans: list[RehearsedPlan] = []
+    failures: dict[str, str] = {}
+    for subject, group in by_subject.items():
+        # Numbers that wait for a rebuild are those of the former definition: so is what would change them now.
+        known = definitions_of(connection, datasets, subject)
+        assignments = assign(_as_if_claimed(connection, group), known)
+        requests = batch_requests(connection, assignments, {})
+        batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4())
+        failures |= {each.item.source_uri: each.failure for each in batch.work if each.failure is not None}
+        work = [each for each in batch.work if each.failure is None]
+        planned = plan_subject(connection, subject, work=work, datasets=known, lake=lake).plans
+        scans = [SegmentScan(known[plan.dataset], subject, unit) for plan in planned for unit in plan.units]
+        scanned = scan_segments(runner, scans, lake=lake)
+        plans += [
             RehearsedPlan(
                 plan,
                 commits.preview_commit(
                     connection,
-                    plan.subject_key,
-                    dataset_commit(connection, datasets[plan.dataset], plan, scanned=scanned),
+                    subject,
+                    dataset_commit(connection, known[plan.dataset], plan, scanned=scanned),
                 ),
+                is_rebuild_pending=known[plan.dataset] is not datasets[plan.dataset],
             )
-            for plan in plans
-        ),
-        failures,
-    )
+            for plan in planned
+        ]
+    return Rehearsal(tuple(plans), failures)
 
 
 def _as_if_claimed(connection: Connection, notifications: Sequence[Notification]) -> list[QueueItem]:

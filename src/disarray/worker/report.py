@@ -18,6 +18,7 @@ class Arrival(StrEnum):
     APPEND = "append"
     LATE = "late"
     NOTHING_NEW = "nothing new"
+    REBUILT = "rebuilt under a new definition"
 
 
 def arrival_of(*, changed_from_us: int | None, newest_segment_us: int | None) -> Arrival:
@@ -39,6 +40,8 @@ class CommittedPlan:
     @property
     def arrival(self) -> Arrival:
         """What the pass was for this subject."""
+        if self.plan.rebuild is not None:
+            return Arrival.REBUILT
         return arrival_of(
             changed_from_us=self.change.frontier_us, newest_segment_us=self.change.newest_segment_us
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from disarray.control.commits import MAX_SHIFT_ROWS
+from disarray.control.files import Reason
 from disarray.kernels.outcome import ReadStatus
+from disarray.worker.housekeeping_settings import HousekeepingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,6 +31,10 @@ class Workplace:
     lake: Lake
     datasets: Mapping[str, Dataset]
     holder: Holder
+    subject_patterns: tuple[str, ...] = ("*",)
+    former_patterns: tuple[str, ...] = ()  # of the former life under this name
+    max_shift_rows: int = MAX_SHIFT_ROWS  # a larger shift of bases becomes an item of its own
+    housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,11 @@ class Work:
                 f"no dataset takes {self.item.source_uri}. Nothing was read. "
                 "Describe it in disarray.toml; its next notification tries again."
             )
+        if self.item.reason == Reason.REBUILD and self.assignment.dataset is None:
+            return (
+                f"this worker knows no dataset '{self.item.dataset}', so {self.item.subject_key} was not rebuilt. Its "
+                "old numbers are served. Describe it in disarray.toml, or let a worker do it that knows it."
+            )
         if self.outcome is None or self.outcome.status in (
             ReadStatus.READ,
             ReadStatus.UNCHANGED,
@@ -64,8 +76,15 @@ class Work:
         return self.outcome.message or "the file could not be read"
 
     @property
+    def waits_for_the_lake(self) -> bool:
+        """Whether there was no room for what its file says: no attempt at the file was made."""
+        return self.outcome is not None and self.outcome.status is ReadStatus.UNWRITTEN
+
+    @property
     def may_succeed_later(self) -> bool:
         """Whether a failure is of the moment: a file not visible yet, a share that is away."""
+        if not self.assignment.is_about_a_file:
+            return True
         return self.outcome is not None and (
             self.outcome.is_retryable or self.outcome.status is ReadStatus.VANISHED
         )

@@ -16,7 +16,11 @@ begin
     insert into file_info as file (source_uri, subject_key, status, first_seen_at, last_seen_at)
     values (p_source_uri, p_subject_key, 'blacklisted', v_now, v_now)
     on conflict (source_uri) do update
-    set status = 'blacklisted'
+    set
+        status = 'blacklisted',
+        failed_at = null,
+        failed_request = null,
+        discarded_at = null
     returning file.* into v_file;
     insert into file_blacklist as listed (source_uri, reason, blacklisted_by, blacklisted_at)
     values (p_source_uri, p_reason, p_by, v_now)

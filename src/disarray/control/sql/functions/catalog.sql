@@ -1,53 +1,5 @@
 -- What a worker looks up before it reads, plans and scans.
 
-create function disarray.register_dataset(
-    p_dataset text,
-    p_parse_version text,
-    p_scan_version text,
-    p_definition jsonb,
-    p_metrics jsonb
-)
-returns void
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-begin
-    insert into dataset_version (dataset, parse_version, scan_version, definition, registered_at)
-    values (p_dataset, p_parse_version, p_scan_version, p_definition, clock())
-    on conflict do nothing;
-    delete from metric as known
-    where
-        known.dataset = p_dataset
-        and not exists (
-            select
-            from jsonb_to_recordset(p_metrics) as declared (name text)
-            where declared.name = known.metric
-        );
-    insert into metric as known (dataset, metric, kind, method, max_gap_us, is_integer, unit)
-    select
-        p_dataset,
-        declared.name,
-        declared.kind,
-        declared.method,
-        declared.max_gap_us,
-        declared.is_integer,
-        declared.unit
-    from jsonb_to_recordset(p_metrics)
-        as declared (name text, kind text, method text, max_gap_us bigint, is_integer boolean, unit text)
-    on conflict (dataset, metric) do update
-    set
-        kind = excluded.kind,
-        method = excluded.method,
-        max_gap_us = excluded.max_gap_us,
-        is_integer = excluded.is_integer,
-        unit = excluded.unit
-    where known is distinct from excluded;
-end
-$$;
-comment on function disarray.register_dataset(text, text, text, jsonb, jsonb) is
-    'Make a definition of a dataset known, and its metrics those that are in force.';
-
 create function disarray.load_fingerprints(p_source_uris text[])
 returns table (source_uri text, fingerprint bytea)
 language sql
@@ -72,7 +24,7 @@ set search_path = disarray, pg_temp
 as $$
 select
     known.content_hash,
-    max(known.source_uri collate "C")
+    known.source_uri
 from file_fingerprint as known
 inner join file_info as file on known.source_uri = file.source_uri
 where
@@ -84,9 +36,10 @@ where
         from fragment as said
         where
             said.source_uri = known.source_uri
-            and said.state <> 'dropped'
+            -- One that was removed may have counted in segments that were sealed since: it no longer says all it said.
+            and said.state in ('active', 'parked', 'rejected')
     )
-group by known.content_hash
+order by known.source_uri collate "C"
 $$;
 comment on function disarray.find_same_content(text, text, text[]) is
     'Files of a subject whose readings are in and whose bytes are the same: their fragments can be shared instead of kept twice.';
@@ -105,7 +58,8 @@ where
     and known.state <> 'dropped'
 order by known.fragment_id
 $$;
-comment on function disarray.load_file_fragments(text[]) is 'All that some files say now, active or parked.';
+comment on function disarray.load_file_fragments(text[]) is
+    'All that some files say now: active, parked, rejected, or counted in segments that were sealed since.';
 
 create function disarray.load_segment_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
 returns setof disarray.fragment
@@ -124,6 +78,24 @@ where
 order by known.fragment_id
 $$;
 comment on function disarray.load_segment_fragments(text, text, bigint[]) is 'All that is active in some segments of a subject.';
+
+create function disarray.find_sealed_segments(p_dataset text, p_subject_key text, p_segments bigint[])
+returns table (segment_us bigint)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.segment_us
+from segment as known
+where
+    known.dataset = p_dataset
+    and known.subject_key = p_subject_key
+    and known.segment_us = any(p_segments)
+    and known.sealed_at is not null
+$$;
+comment on function disarray.find_sealed_segments(text, text, bigint[]) is
+    'Those of some segments whose readings are no longer kept: what comes for them is parked.';
 
 create function disarray.load_segments(p_dataset text, p_subject_key text, p_from_us bigint, p_to_us bigint)
 returns setof disarray.segment
@@ -159,57 +131,3 @@ order by newest.segment_us desc
 limit 1
 $$;
 comment on function disarray.high_event_us(text, text) is 'The newest reading of a subject, from which its horizon is counted; NULL where it has none.';
-
-create function disarray.find_other_version(
-    p_dataset text,
-    p_subject_key text,
-    p_parse_version text,
-    p_scan_version text,
-    p_read_again text[]
-)
-returns text
-language sql
-stable
-security definer
-set search_path = disarray, pg_temp
-as $$
--- Only a dataset that was ever defined otherwise is worth a look at all that is known of the subject.
-select coalesce(
-    (
-        select 'read as ' || said.parse_version
-        from fragment as said
-        where
-            said.dataset = p_dataset
-            and said.subject_key = p_subject_key
-            and said.state = 'active'
-            and said.parse_version <> p_parse_version
-            and not said.source_uri = any(p_read_again)
-            and exists (
-                select
-                from dataset_version as defined
-                where
-                    defined.dataset = p_dataset
-                    and (defined.parse_version, defined.scan_version) <> (p_parse_version, p_scan_version)
-            )
-        limit 1
-    ),
-    (
-        select 'scanned as ' || known.scan_version
-        from segment as known
-        where
-            known.dataset = p_dataset
-            and known.subject_key = p_subject_key
-            and known.scan_version <> p_scan_version
-            and exists (
-                select
-                from dataset_version as defined
-                where
-                    defined.dataset = p_dataset
-                    and (defined.parse_version, defined.scan_version) <> (p_parse_version, p_scan_version)
-            )
-        limit 1
-    )
-)
-$$;
-comment on function disarray.find_other_version(text, text, text, text, text[]) is
-    'What of a subject was made under another definition of its dataset, beside files that are being read again; NULL where nothing was.';

@@ -228,6 +228,74 @@ end
 $$;
 comment on function disarray.check_outcome(jsonb) is 'Refuse metadata of a completion that says what cannot be.';
 
+create function disarray.fail_items(
+    p_queue_ids bigint[],
+    p_instance_name text,
+    p_error_messages text[],
+    p_retry_delay_seconds integer default 60,
+    p_metadata jsonb[] default null,
+    p_incarnation bigint default null,
+    p_are_permanent boolean[] default null,
+    p_are_counted boolean default true
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_count constant integer := cardinality(p_queue_ids);
+    v_failed record;
+begin
+    if v_count is distinct from cardinality(p_error_messages)
+        or v_count <> coalesce(cardinality(p_metadata), v_count)
+        or v_count <> coalesce(cardinality(p_are_permanent), v_count)
+    then
+        raise exception 'fail_items needs one message, metadata and verdict for each of the % items. Nothing was changed.', v_count
+        using errcode = 'DA001';
+    end if;
+    if p_retry_delay_seconds < 0 then
+        raise exception 'a retry delay of % seconds lies in the past. Nothing was changed.', p_retry_delay_seconds
+        using errcode = 'DA001';
+    end if;
+    perform check_metadata(given.metadata)
+    from unnest(p_metadata) as given (metadata);
+    perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
+    -- One after the other would lock a file after the subject of another: here all files are locked before any subject,
+    -- and both by name.
+    for v_failed in
+        select
+            item,
+            given.message,
+            coalesce(given.metadata, '{}') as metadata,
+            coalesce(given.is_permanent, false) as is_permanent
+        from unnest(p_queue_ids, p_error_messages, p_metadata, p_are_permanent)
+            as given (queue_id, message, metadata, is_permanent)
+        inner join ingest_queue as item on given.queue_id = item.queue_id
+        order by
+            item.subject_key,
+            item.source_uri
+    loop
+        perform return_claim(
+            v_failed.item,
+            p_event => 'failed',
+            p_now => v_now,
+            p_error_message => coalesce(v_failed.message, 'no reason was given'),
+            p_delay => make_interval(
+                secs => coalesce(p_retry_delay_seconds, 60 * 5 ^ least((v_failed.item).retry_count, 3))
+            ),
+            p_attempts => case when v_failed.is_permanent then (v_failed.item).max_retries when p_are_counted then 1 else 0 end,
+            p_metadata => v_failed.metadata
+        );
+    end loop;
+end
+$$;
+comment on function disarray.fail_items(bigint[], text, text[], integer, jsonb[], bigint, boolean[], boolean) is
+    'Give items back after a failure, all or none: each available after the delay (NULL: 1, 5, 25 minutes, then 125), or a '
+    'dead letter once its attempts are used up or the failure is permanent. Those that are not counted wait for something '
+    'else to be mended.';
+
 create function disarray.fail_item(
     p_queue_id bigint,
     p_instance_name text,
@@ -238,38 +306,42 @@ create function disarray.fail_item(
     p_is_permanent boolean default false
 )
 returns void
-language plpgsql
+language sql
 security definer
 set search_path = disarray, pg_temp
 as $$
-declare
-    v_now constant timestamptz := clock();
-    v_item ingest_queue;
-begin
-    perform check_metadata(p_metadata);
-    perform lock_claims(array[p_queue_id], p_instance_name, p_incarnation);
-    select item.*
-    into v_item
-    from ingest_queue as item
-    where item.queue_id = p_queue_id;
-    if p_retry_delay_seconds < 0 then
-        raise exception 'a retry delay of % seconds lies in the past. Nothing was changed.', p_retry_delay_seconds
-        using errcode = 'DA001';
-    end if;
-    perform return_claim(
-        v_item,
-        p_event => 'failed',
-        p_now => v_now,
-        p_error_message => coalesce(p_error_message, 'no reason was given'),
-        p_delay => make_interval(secs => coalesce(p_retry_delay_seconds, 60 * 5 ^ least(v_item.retry_count, 3))),
-        p_attempts => case when p_is_permanent then v_item.max_retries else 1 end,
-        p_metadata => p_metadata
-    );
-end
+select fail_items(
+    array[p_queue_id],
+    p_instance_name,
+    array[p_error_message],
+    p_retry_delay_seconds,
+    array[p_metadata],
+    p_incarnation,
+    array[p_is_permanent]
+)
 $$;
 comment on function disarray.fail_item(bigint, text, text, integer, jsonb, bigint, boolean) is
-    'Give an item back after a failure: available after the delay (NULL: 1, 5, 25 minutes, then 125), or a dead letter '
-    'once its attempts are used up or the failure is permanent.';
+    'Give one item back after a failure.';
+
+create function disarray.end_wait(p_subject_key text, p_now timestamptz)
+returns void
+language plpgsql
+as $$
+begin
+    -- Items that failed by themselves have attempts; they keep their delay.
+    update disarray.ingest_queue as item
+    set available_at = p_now
+    where
+        item.subject_key = p_subject_key
+        and item.status = 'available'
+        and item.available_at > p_now
+        and item.retry_count = 0;
+    if found then
+        perform disarray.call_turn(p_subject_key, p_now);
+    end if;
+end
+$$;
+comment on function disarray.end_wait(text, timestamptz) is 'Items of a subject that waited, uncounted, for what has now been done.';
 
 create function disarray.release_subject(p_subject_key text, p_instance_name text, p_incarnation bigint default null)
 returns void
@@ -514,6 +586,7 @@ declare
     v_is_dead boolean;
     v_waiting disarray.ingest_queue;
     v_is_same_version boolean;
+    v_is_given_up boolean;
 begin
     -- The file knows better than the row: its version may have been processed, or asked for again, since the claim.
     select
@@ -545,7 +618,8 @@ begin
             lease_expires_at = null,
             retry_count = v_retry_count,
             crash_count = v_crash_count,
-            available_at = case when p_attempts = 0 then item.available_at else p_now + p_delay end
+            -- What was handed back undone keeps its place in the line.
+            available_at = case when p_attempts = 0 and p_delay = '0' then item.available_at else p_now + p_delay end
         where item.queue_id = p_item.queue_id;
     else
         delete from disarray.ingest_queue as item
@@ -569,12 +643,13 @@ begin
         where item.queue_id = v_waiting.queue_id;
     end if;
 
+    v_is_given_up := not exists (select from disarray.ingest_queue as item where item.source_uri = p_item.source_uri);
     update disarray.file_info as file
     set
         status = case
             when file.status = 'blacklisted' then 'blacklisted'
-            when exists (select from disarray.ingest_queue as item where item.source_uri = p_item.source_uri) then 'pending'
-            else 'failed'
+            when v_is_given_up then 'failed'
+            else 'pending'
         end::disarray.file_info_status,
         retry_count = case
             when file.announced_hash is distinct from p_item.content_hash then file.retry_count
@@ -583,7 +658,11 @@ begin
             else v_retry_count
         end,
         crash_count = case when file.announced_hash is not distinct from p_item.content_hash then v_crash_count else file.crash_count end,
-        last_error = coalesce(left(p_error_message, 4000), file.last_error)
+        last_error = coalesce(left(p_error_message, 4000), file.last_error),
+        failed_at = case when v_is_given_up then p_now end,
+        failed_request = case
+            when v_is_given_up then jsonb_build_object('reason', p_item.reason, 'metadata', p_item.metadata - 'content_hash')
+        end
     where file.source_uri = p_item.source_uri;
 
     insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)

@@ -28,7 +28,14 @@ begin
         begin
             -- Two instances that start together must not both create it.
             perform pg_advisory_xact_lock(hashtext('disarray.provision_event_partitions'));
-            continue when to_regclass('disarray.' || v_name) is not null;
+            -- Asked of the table itself: to_regclass remembers its "no" of before the wait.
+            continue when exists (
+                select
+                from pg_class as made
+                where
+                    made.relname = v_name
+                    and made.relnamespace = 'disarray'::regnamespace
+            );
             -- Events of this month that came before its partition stay where they are, in the default one.
             continue when exists (
                 select
@@ -110,3 +117,60 @@ order by
 limit p_limit
 $$;
 comment on function disarray.list_file_events(text, integer) is 'All that happened to a file, newest first.';
+
+create function disarray.list_events(
+    p_since timestamptz,
+    p_subject_key text default null,
+    p_source_uri text default null,
+    p_event_type text default null,
+    p_limit integer default 100
+)
+returns table (
+    occurred_at timestamptz,
+    event_type text,
+    source_uri text,
+    subject_key text,
+    instance_name text,
+    metadata jsonb
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    noted.occurred_at,
+    noted.event_type::text,
+    noted.source_uri,
+    noted.subject_key,
+    noted.instance_name,
+    noted.metadata
+from ingest_event as noted
+where
+    noted.occurred_at >= p_since
+    and (p_subject_key is null or noted.subject_key = p_subject_key)
+    and (p_source_uri is null or noted.source_uri = p_source_uri)
+    and (p_event_type is null or noted.event_type::text = p_event_type)
+order by
+    noted.occurred_at desc,
+    noted.event_id desc
+limit p_limit
+$$;
+comment on function disarray.list_events(timestamptz, text, text, text, integer) is 'What happened since an instant, newest first.';
+
+create function disarray.count_events(p_since timestamptz)
+returns table (event_type text, events bigint)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    noted.event_type::text,
+    count(*)
+from ingest_event as noted
+where noted.occurred_at >= p_since
+group by noted.event_type
+order by noted.event_type
+$$;
+comment on function disarray.count_events(timestamptz) is 'How often what happened since an instant; what did not happen is left out.';

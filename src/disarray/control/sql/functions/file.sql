@@ -179,6 +179,11 @@ begin
             case
                 when file.source_uri = any(p_new_uris) then 'enqueued'
                 when request.reason <> 'remove' and blacklist.source_uri is not null then 'refused_blacklisted'
+                when
+                    file.discarded_at is not null
+                    and request.reason < 'backfill'
+                    and request.content_hash = file.announced_hash
+                    then 'unchanged'
                 when file.status in ('pending', 'blacklisted') then 'enqueued'
                 when request.parse_version is distinct from file.parse_version and request.parse_version is not null then 'enqueued'
                 when request.reason = 'file_notification' and request.content_hash = file.announced_hash then 'unchanged'
@@ -215,6 +220,9 @@ begin
         announced_hash = case when request.verdict = 'enqueued' then request.content_hash else file.announced_hash end,
         retry_count = case when request.verdict = 'enqueued' then request.retry_count else file.retry_count end,
         crash_count = case when request.verdict = 'enqueued' then request.crash_count else file.crash_count end,
+        failed_at = case when request.verdict <> 'enqueued' then file.failed_at end,
+        failed_request = case when request.verdict <> 'enqueued' then file.failed_request end,
+        discarded_at = case when request.verdict <> 'enqueued' then file.discarded_at end,
         metadata = case
             when request.verdict = 'enqueued' then disarray.merged_metadata(file.metadata, request.metadata)
             else file.metadata
@@ -339,3 +347,33 @@ end
 $$;
 comment on function disarray.queue_requests(disarray.file_request[], text, timestamptz) is
     'Give every request that needs work its one available row, tell the subjects, and log each answer.';
+
+create function disarray.reingest_file(p_source_uri text, p_reason text, p_by text)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_file file_info;
+begin
+    perform check_decision(p_reason, p_by);
+    select file.*
+    into v_file
+    from file_info as file
+    where file.source_uri = p_source_uri
+    for update;
+    if not found then
+        raise exception 'no file % was ever announced. Nothing was changed.', coalesce(quote_literal(left(p_source_uri, 200)), 'NULL')
+        using errcode = 'DA011', hint = 'disarray files list names those that were.';
+    end if;
+    insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
+    values (clock(), 'reingest_requested', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
+    return enqueue_file(
+        p_source_uri, v_file.subject_key, 'reingest', p_by,
+        case when v_file.dataset is null then '{}' else jsonb_build_object('dataset', v_file.dataset) end
+    );
+end
+$$;
+comment on function disarray.reingest_file(text, text, text) is
+    'Read a file again from its first byte; the queue_id of the item that does it, or NULL where the file is blacklisted.';

@@ -7,6 +7,8 @@ revoke all on schema disarray from public;
 revoke all on all functions in schema telemetry from public;
 revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
+-- Tables of readings and the views over them say themselves who may read and fill them.
+grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
 
 grant execute on function
     disarray.enqueue_file,
@@ -19,25 +21,51 @@ grant execute on function
     disarray.complete_item,
     disarray.complete_items,
     disarray.fail_item,
+    disarray.fail_items,
     disarray.release_subject,
     disarray.renew_subjects,
     disarray.return_unknown_claims,
     disarray.assert_subject_held,
     disarray.mark_dirty,
     disarray.reconcile_subject,
-    disarray.register_dataset,
+    disarray.assert_in_force,
     disarray.commit_subject,
     disarray.is_committed,
-    disarray.provision_event_partitions
+    disarray.prepare_months,
+    disarray.number_sources,
+    disarray.clear_rows,
+    disarray.provision_event_partitions,
+    disarray.begin_housekeeping,
+    disarray.end_housekeeping,
+    disarray.queue_compaction,
+    disarray.compact_segments,
+    disarray.seal_segments,
+    disarray.load_kept_fragments,
+    disarray.doom_lake_files,
+    disarray.forget_lake_files,
+    disarray.forget_history
 to disarray_worker;
 
 grant execute on function
     disarray.bind_instance,
+    disarray.pause_instance,
+    disarray.drain_instance,
+    disarray.resume_instance,
+    disarray.reingest_file,
     disarray.blacklist_file,
     disarray.allow_file,
+    disarray.retry_dead_letters,
+    disarray.discard_dead_letters,
+    disarray.request_reconcile,
     disarray.release_file,
     disarray.reject_file,
-    disarray.drop_old_events
+    disarray.change_store,
+    disarray.create_token,
+    disarray.find_token,
+    disarray.list_tokens,
+    disarray.revoke_token,
+    disarray.begin_request,
+    disarray.keep_answer
 to disarray_operator;
 
 grant execute on function
@@ -45,7 +73,16 @@ grant execute on function
     disarray.high_event_us,
     disarray.load_fingerprints,
     disarray.find_same_content,
-    disarray.find_other_version
+    disarray.queue_copies,
+    disarray.provision_readings,
+    disarray.register_dataset,
+    disarray.queue_rebuilds,
+    disarray.load_rebuild_files,
+    disarray.find_sealed_segments,
+    disarray.drop_old_events,
+    disarray.list_cold_segments,
+    disarray.list_expired_segments,
+    disarray.list_dead_lake_files
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -54,11 +91,29 @@ grant execute on function
     disarray.list_instances,
     disarray.list_queue,
     disarray.list_files,
+    disarray.instance_state,
     disarray.list_file_events,
+    disarray.list_events,
+    disarray.count_events,
+    disarray.list_runs,
+    disarray.list_subject_states,
+    disarray.list_dead_letters,
+    disarray.explain_segment,
+    disarray.list_metric_restatements,
+    disarray.sum_figures,
+    disarray.lateness_histogram,
     disarray.describe_file,
     disarray.list_subjects,
+    disarray.load_definition,
+    disarray.definition_in_force,
+    disarray.load_subject_versions,
+    disarray.list_rebuilds,
+    disarray.count_rebuilt,
     disarray.list_quarantine,
     disarray.load_segments,
+    disarray.store_of,
+    disarray.list_copies,
+    disarray.name_sources,
     disarray.load_segment_fragments,
     disarray.load_file_fragments,
     disarray.stale_from,
@@ -71,7 +126,18 @@ grant execute on function
     disarray.load_subject_segments,
     disarray.load_subject_summaries,
     disarray.load_subject_rollup_parts,
-    disarray.load_rejected_positions
+    disarray.load_rejected_positions,
+    disarray.find_unknown_lake_files,
+    disarray.oldest_claim_age,
+    disarray.audit_files,
+    disarray.audit_leases,
+    disarray.audit_progress,
+    disarray.audit_limits,
+    disarray.audit_readings,
+    disarray.audit_commits,
+    disarray.audit_origins,
+    disarray.load_base_chains,
+    disarray.list_live_lake_files
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function

@@ -60,6 +60,110 @@ $$;
 comment on function disarray.bind_instance(text, text[], text) is
     'Change which subjects an instance serves. What it has claimed now is finished first.';
 
+create function disarray.state_of(p_instance disarray.instance)
+returns text
+language sql
+immutable
+as $$
+select case
+    when p_instance.draining_incarnation = p_instance.incarnation then 'draining'
+    when p_instance.paused_at is not null then 'paused'
+    else 'active'
+end
+$$;
+comment on function disarray.state_of(disarray.instance) is
+    'active: it claims. paused: it claims nothing until it is resumed. draining: nothing more in this life.';
+
+create function disarray.instance_state(p_instance_name text)
+returns text
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select state_of(known)
+from instance as known
+where known.instance_name = p_instance_name
+$$;
+comment on function disarray.instance_state(text) is
+    'Whether an instance claims (active) or not (paused, draining); NULL where it never registered.';
+
+create function disarray.pause_instance(p_instance_name text, p_reason text, p_by text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+set lock_timeout = '10s'
+as $$
+select set_instance_state(p_instance_name, 'paused', p_reason, p_by)
+$$;
+comment on function disarray.pause_instance(text, text, text) is
+    'Let an instance claim nothing more until it is resumed, also after a restart. What it has claimed it finishes. '
+    'Once this is committed, no claim comes after it.';
+
+create function disarray.drain_instance(p_instance_name text, p_reason text, p_by text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+set lock_timeout = '10s'
+as $$
+select set_instance_state(p_instance_name, 'draining', p_reason, p_by)
+$$;
+comment on function disarray.drain_instance(text, text, text) is
+    'Let this life of an instance finish what it has claimed and claim nothing more; its next life claims again.';
+
+create function disarray.resume_instance(p_instance_name text, p_reason text, p_by text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+set lock_timeout = '10s'
+as $$
+select set_instance_state(p_instance_name, 'active', p_reason, p_by)
+$$;
+comment on function disarray.resume_instance(text, text, text) is 'Let an instance that is paused or draining claim again.';
+
+create function disarray.set_instance_state(p_instance_name text, p_state text, p_reason text, p_by text)
+returns void
+language plpgsql
+as $$
+declare
+    v_now constant timestamptz := disarray.clock();
+begin
+    perform disarray.check_decision(p_reason, p_by);
+    -- Claims of this instance that are under way end first: what they claim was claimed before.
+    perform pg_advisory_xact_lock(hashtext('disarray.fetch_items'), hashtext(p_instance_name));
+    update disarray.instance as known
+    set
+        paused_at = case p_state
+            when 'paused' then coalesce(known.paused_at, v_now)
+            when 'draining' then known.paused_at
+        end,
+        draining_incarnation = case p_state
+            when 'draining' then known.incarnation
+            when 'paused' then known.draining_incarnation
+        end
+    where known.instance_name = p_instance_name;
+    if not found then
+        raise exception 'instance % is not registered. Nothing was changed.', quote_literal(left(p_instance_name, 200))
+        using errcode = 'DA004', hint = 'disarray workers list names those that are.';
+    end if;
+    insert into disarray.ingest_event (occurred_at, event_type, instance_name, metadata)
+    values (
+        v_now,
+        case p_state
+            when 'paused' then 'instance_paused'
+            when 'draining' then 'instance_draining'
+            else 'instance_resumed'
+        end::disarray.ingest_event_event_type,
+        p_instance_name,
+        jsonb_build_object('reason', p_reason, 'by', p_by)
+    );
+end
+$$;
+comment on function disarray.set_instance_state(text, text, text, text) is 'The work behind pause, drain and resume.';
+
 create function disarray.check_instance(p_instance_name text)
 returns void
 language plpgsql

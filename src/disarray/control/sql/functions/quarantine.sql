@@ -39,7 +39,11 @@ from (
         late.source_uri,
         late.subject_key,
         late.dataset,
-        'beyond the horizon' as why,
+        case
+            when bool_and(known.sealed_at is not null) then 'its segment is sealed'
+            when bool_or(known.sealed_at is not null) then 'beyond the horizon, part of it sealed'
+            else 'beyond the horizon'
+        end as why,
         count(distinct late.segment_us) as segments,
         sum(late.readings)::bigint as readings,
         min(late.first_us) as first_us,
@@ -47,6 +51,11 @@ from (
         min(late.created_at) as parked_at,
         null as message
     from fragment as late
+    left join segment as known
+        on
+            late.dataset = known.dataset
+            and late.subject_key = known.subject_key
+            and late.segment_us = known.segment_us
     where late.state = 'parked'
     group by
         late.source_uri,
@@ -131,6 +140,11 @@ begin
     select locked.*
     into v_parked
     from lock_quarantined(p_source_uri) as locked;
+    if v_parked.why = 'its segment is sealed' then
+        raise exception 'what is parked of file % is for segments whose readings are no longer kept: their numbers can change no more. '
+            'Nothing was changed.', quote_literal(left(p_source_uri, 200))
+        using errcode = 'DA030', hint = 'disarray quarantine reject drops it; retain of the dataset says how long readings are kept.';
+    end if;
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
     values (
         clock(), 'quarantine_released', p_source_uri, v_parked.subject_key,
@@ -163,7 +177,7 @@ begin
     into v_parked
     from lock_quarantined(p_source_uri) as locked;
     update fragment as late
-    set state = 'dropped'
+    set state = 'rejected'
     where
         late.source_uri = p_source_uri
         and late.state = 'parked';
@@ -181,7 +195,7 @@ begin
 end
 $$;
 comment on function disarray.reject_file(text, text, text) is
-    'Drop what is parked of a file, and nothing else of it; how many readings went. A reingest brings them back to the quarantine.';
+    'Count nothing of what is parked of a file, and leave the rest of it as it is; how many readings that are. A reingest brings them back to the quarantine.';
 
 create function disarray.preview_commit(p_subject_key text, p_dataset json)
 returns jsonb
@@ -245,7 +259,8 @@ begin
     if v_frontier_us is not null then
         -- Done for real, by the very code of a commit, and undone at once: what is told is what would be.
         begin
-            perform put_segments(gen_random_uuid(), p_subject_key, p_dataset);
+            perform settle_version(p_subject_key, p_dataset);
+            perform put_segments(gen_random_uuid(), p_subject_key, p_dataset, p_dataset);
             v_shifted := telemetry.recompute_running_totals(v_name, p_subject_key, v_frontier_us);
             v_after := telemetry.final_totals(v_name, p_subject_key);
             raise sqlstate 'DA099';

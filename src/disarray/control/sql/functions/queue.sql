@@ -63,8 +63,11 @@ begin
             'after 0 or more batches or seconds. Nothing was claimed.'
         using errcode = 'DA001';
     end if;
+    -- Whoever pauses the instance waits for claims that are under way, and those that come after see it.
+    perform pg_advisory_xact_lock_shared(hashtext('disarray.fetch_items'), hashtext(p_instance_name));
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);
-    select known.subject_patterns
+    -- An instance that is to claim nothing serves no subject: it leaves those that it holds as soon as nothing of them runs.
+    select case when state_of(known) = 'active' then known.subject_patterns else '{}' end
     into v_patterns
     from instance as known
     where known.instance_name = p_instance_name;
@@ -84,6 +87,9 @@ begin
     end if;
 
     v_held := subjects_to_stay_on(p_instance_name, v_incarnation, v_patterns, v_now, p_give_way_batches, p_give_way_seconds);
+    if v_patterns = '{}' then
+        return;
+    end if;
     select least(p_max_subjects, cardinality(v_held) + count(*))
     into v_sharers
     from (
@@ -158,7 +164,8 @@ end
 $$;
 comment on function disarray.fetch_items(text, integer, integer, bigint, integer, integer, integer) is
     'Claim work: first on subjects already held, then on the ones that have waited longest, giving way after the stated '
-    'batches or seconds when others wait. Each call frees what expired and renews the leases of what it returns.';
+    'batches or seconds when others wait. Each call frees what expired and renews the leases of what it returns. '
+    'Nothing for an instance that is paused or draining: instance_state tells.';
 
 create function disarray.subjects_to_stay_on(
     p_instance_name text,
@@ -194,7 +201,7 @@ begin
             lock.subject_key
         for update of lock, subject skip locked
     loop
-        if v_held.had_its_share then
+        if v_held.is_bound and v_held.had_its_share then
             v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
         end if;
         if not v_held.is_bound or (v_held.had_its_share and v_others_wait) then

@@ -71,7 +71,8 @@ create function disarray.resolve_ranges(
     p_instance_name text,
     p_max_rows bigint,
     out frontier timestamptz,
-    out bases_shifted bigint
+    out bases_shifted bigint,
+    out restatements bigint
 )
 language plpgsql
 as $$
@@ -80,6 +81,7 @@ declare
     v_stale record;
 begin
     bases_shifted := 0;
+    restatements := 0;
     select min(open.range_start)
     into frontier
     from disarray.dirty_range as open
@@ -94,7 +96,7 @@ begin
         from disarray.segment_metric as summary
         where
             summary.subject_key = p_subject_key
-            and summary.dataset in (select known.dataset from disarray.metric as known)
+            and summary.dataset in (select made.dataset from disarray.subject_version as made where made.subject_key = p_subject_key)
             and summary.segment_us >= disarray.microseconds_of(frontier)
     ) then
         frontier := null;
@@ -107,8 +109,10 @@ begin
             held.dataset,
             min(coalesce(around.segment_us, disarray.microseconds_of(open.range_start))) as frontier_us
         from disarray.dirty_range as open
-        inner join (select distinct known.dataset from disarray.metric as known) as held
-            on held.dataset = coalesce(open.dataset, held.dataset)
+        inner join disarray.subject_version as held
+            on
+                open.subject_key = held.subject_key
+                and held.dataset = coalesce(open.dataset, held.dataset)
         left join disarray.segment as around
             on
                 around.dataset = held.dataset
@@ -123,6 +127,7 @@ begin
     loop
         bases_shifted := bases_shifted
             + telemetry.recompute_running_totals(v_stale.dataset, p_subject_key, v_stale.frontier_us);
+        restatements := restatements + disarray.note_restatements(v_stale.dataset, p_subject_key, v_now);
     end loop;
     update disarray.dirty_range as open
     set resolved_at = v_now
@@ -137,4 +142,90 @@ begin
 end
 $$;
 comment on function disarray.resolve_ranges(text, text, bigint) is
-    'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved.';
+    'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved, and how many totals were restated.';
+
+create function disarray.queue_reconcile(p_subject_key text, p_now timestamptz)
+returns void
+language plpgsql
+as $$
+begin
+    insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
+    select
+        'subject:reconcile:' || p_subject_key,
+        p_subject_key,
+        'reconcile'::disarray.ingest_queue_reason,
+        p_now,
+        p_now
+    where exists (
+        select
+        from disarray.dirty_range as open
+        where
+            open.subject_key = p_subject_key
+            and open.resolved_at is null
+    )
+    on conflict do nothing;
+    if found then
+        perform disarray.call_turn(p_subject_key, p_now);
+    end if;
+end
+$$;
+comment on function disarray.queue_reconcile(text, timestamptz) is
+    'Queue an item that resolves what is stale of a held subject, if anything is. Lost, it is queued again by the next claim of anybody.';
+
+create function disarray.request_reconcile(p_subject_keys text[], p_reason text, p_by text)
+returns table (subject_key text, stale_from timestamptz, queue_id bigint, held_by text)
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_stale record;
+begin
+    perform check_decision(p_reason, p_by);
+    for v_stale in
+        select
+            open.subject_key,
+            min(open.range_start) as stale_from
+        from dirty_range as open
+        where
+            open.resolved_at is null
+            and (p_subject_keys is null or open.subject_key = any(p_subject_keys))
+        group by open.subject_key
+        order by open.subject_key
+    loop
+        -- The gate of every claim: while it is ours nobody takes the subject, and no other reconcile item of it comes or goes.
+        perform
+        from subject as gate
+        where gate.subject_key = v_stale.subject_key
+        for update;
+        subject_key := v_stale.subject_key;
+        stale_from := v_stale.stale_from;
+        queue_id := null;
+        held_by := (
+            select lock.instance_name
+            from subject_lock as lock
+            where lock.subject_key = v_stale.subject_key
+        );
+        -- Whoever holds it goes on; what is still open when it leaves is queued by the next claim of anybody.
+        if held_by is null then
+            insert into ingest_queue as waiting (source_uri, subject_key, reason, requested_by_instance_name, enqueued_at, available_at)
+            values ('subject:reconcile:' || v_stale.subject_key, v_stale.subject_key, 'reconcile', p_by, v_now, v_now)
+            on conflict (source_uri, status) do update
+            set available_at = least(waiting.available_at, excluded.available_at)
+            returning waiting.queue_id into queue_id;
+            perform call_turn(v_stale.subject_key, v_now);
+        end if;
+        insert into ingest_event (occurred_at, event_type, subject_key, metadata)
+        values (
+            v_now, 'reconcile_requested', v_stale.subject_key,
+            jsonb_build_object('reason', p_reason, 'by', p_by, 'queue_id', queue_id, 'held_by', held_by)
+        );
+        return next;
+    end loop;
+end
+$$;
+comment on function disarray.request_reconcile(text[], text, text) is
+    'Queue a reconcile item for each of the subjects, or of all, that has open dirty ranges; those that have none are left out. '
+    'A subject that somebody holds needs no item: its holder, or the next claim after it, sees to it.';

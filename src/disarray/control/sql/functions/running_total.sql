@@ -23,7 +23,7 @@ select case
     when p_kind = 'increase' then p_to - p_from
     when p_kind <> 'integral' then 0::float8
     when p_to_us - p_from_us > p_max_gap_us or p_from_break is distinct from p_to_break then 0::float8
-    -- PostgreSQL refuses a product that underflows, NumPy does not: below this both count nothing.
+    -- PostgreSQL refuses a product that underflows, NumPy does not: below this the kernels count nothing as well.
     when p_method = 'previous' and abs(p_from) < 1e-280 then 0::float8
     when p_method = 'previous' then p_from * ((p_to_us - p_from_us)::float8 / 1e6::float8)
     when abs(p_from + p_to) < 1e-280 then 0::float8
@@ -50,8 +50,23 @@ comment on function telemetry.junction_int(text, bigint, bigint, bigint, bigint)
 create function telemetry.recompute_running_totals(p_dataset text, p_subject_key text, p_frontier_us bigint)
 returns bigint
 language plpgsql
+-- Where a table has no statistics yet every estimate is one row, and a nested loop would fold all over again for each
+-- base that it looks at. A merge by time alone would compare every channel with every other.
+set enable_nestloop = off
+set enable_mergejoin = off
+-- Planning takes longer than running; a plan that is kept must be good for long histories, also if it was made for none.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
+    -- Until a subject is rebuilt its summaries are those of the former definition, and so is the way to add them up.
+    v_scan_version constant text := (
+        select made.scan_version
+        from disarray.subject_version as made
+        where
+            made.subject_key = p_subject_key
+            and made.dataset = p_dataset
+    );
     v_changed bigint;
 begin
     with series as (
@@ -72,7 +87,9 @@ begin
             true as is_seed
         from series
         cross join lateral (
-            select summary.*
+            select
+                summary.*,
+                summary.ctid as place_on_disk
             from disarray.segment_metric as summary
             where
                 summary.dataset = p_dataset
@@ -88,6 +105,7 @@ begin
         union all
         select
             summary.*,
+            summary.ctid as place_on_disk,
             false as is_seed
         from disarray.segment_metric as summary
         where
@@ -193,6 +211,7 @@ begin
         inner join disarray.metric as metric
             on
                 linked.dataset = metric.dataset
+                and metric.scan_version = v_scan_version
                 and linked.metric = metric.metric
     ),
 
@@ -217,7 +236,9 @@ begin
         )
     ),
 
-    shifted as (
+    -- Worked out once, and each row found again by where it stands: a planner that takes a subject for small (a new one
+    -- always is) would otherwise fold the whole history anew for each of its rows.
+    shifted as materialized (
         select
             folded.*,
             case
@@ -248,12 +269,7 @@ begin
     from shifted
     where
         not shifted.is_seed
-        and summary.dataset = p_dataset
-        and summary.subject_key = p_subject_key
-        and summary.metric = shifted.metric
-        and summary.channel = shifted.channel
-        and summary.segment_us = shifted.segment_us
-        and summary.piece = shifted.piece
+        and summary.ctid = shifted.place_on_disk
         and (
             summary.base_float, summary.base_int, summary.before_float, summary.before_int,
             summary.prior_us, summary.prior_float, summary.prior_int, summary.prior_break

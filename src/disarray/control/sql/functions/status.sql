@@ -31,6 +31,13 @@ begin
                 group by file.status
             ) as counted
         ),
+        'dead_letters', (
+            select count(*)
+            from file_info as dead
+            where
+                dead.failed_at is not null
+                and dead.discarded_at is null
+        ),
         'subjects', (
             select jsonb_build_object(
                 'known', (select count(*) from subject),
@@ -61,6 +68,19 @@ begin
             from dirty_range as open
             where open.resolved_at is null
         ),
+        'rebuilds', (
+            select jsonb_build_object(
+                'pending', count(*),
+                'queued', count(*) filter (
+                    where exists (
+                        select
+                        from ingest_queue as item
+                        where item.source_uri = rebuild_uri(pending.dataset, pending.subject_key)
+                    )
+                )
+            )
+            from pending_rebuilds() as pending
+        ),
         'instances', (
             select coalesce(jsonb_agg(to_jsonb(listed) order by listed.instance_name), '[]')
             from list_instances() as listed
@@ -78,7 +98,9 @@ returns table (
     registered_at timestamptz,
     last_seen_at timestamptz,
     held_subjects bigint,
-    claimed_items bigint
+    claimed_items bigint,
+    state text,
+    paused_at timestamptz
 )
 language sql
 stable
@@ -97,7 +119,9 @@ select
         from ingest_queue as item
         where
             item.claimed_by_instance_name = known.instance_name
-    )
+    ),
+    state_of(known),
+    known.paused_at
 from instance as known
 order by known.instance_name
 $$;
@@ -225,6 +249,47 @@ select to_jsonb(file) || jsonb_build_object(
             group by said.state
         ) as counted
     ),
+    'segments', (
+        select coalesce(jsonb_agg(to_jsonb(part) order by part.dataset, part.segment_us, part.state), '[]')
+        from (
+            select
+                said.dataset,
+                said.segment_us,
+                said.state,
+                count(*) as fragments,
+                sum(said.readings) as readings,
+                max(said.generation) as generation,
+                min(said.first_us) as first_us,
+                max(said.last_us) as last_us,
+                max(said.created_at) as changed_at,
+                (array_agg(said.run_id order by said.fragment_id desc))[1] as run_id,
+                max(around.readings) as segment_readings,
+                max(around.duplicates) as segment_duplicates
+            from fragment as said
+            left join segment as around
+                on
+                    said.dataset = around.dataset
+                    and said.subject_key = around.subject_key
+                    and said.segment_us = around.segment_us
+            where
+                said.source_uri = file.source_uri
+                and said.state <> 'dropped'
+            group by
+                said.dataset,
+                said.segment_us,
+                said.state
+            order by
+                said.dataset,
+                said.segment_us,
+                said.state
+            limit 1000
+        ) as part
+    ),
+    'rejected_count', (
+        select count(*)
+        from rejected_row as rejected
+        where rejected.source_uri = file.source_uri
+    ),
     'rejected_rows', (
         select coalesce(jsonb_agg(to_jsonb(line) - 'source_uri' - 'run_id' order by line.position), '[]')
         from (
@@ -245,3 +310,91 @@ from file_info as file
 where file.source_uri = p_source_uri
 $$;
 comment on function disarray.describe_file(text) is 'All that is known of a file, with the first lines that were rejected; NULL where it was never announced.';
+
+create function disarray.list_runs(
+    p_subject_key text default null,
+    p_since timestamptz default '-infinity',
+    p_limit integer default 100
+)
+returns table (run_id uuid, subject_key text, instance_name text, committed_at timestamptz, metadata jsonb)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    done.run_id,
+    done.subject_key,
+    done.instance_name,
+    done.committed_at,
+    done.metadata
+from run as done
+where
+    (p_subject_key is null or done.subject_key = p_subject_key)
+    and done.committed_at >= p_since
+order by
+    done.committed_at desc,
+    done.run_id
+limit p_limit
+$$;
+comment on function disarray.list_runs(text, timestamptz, integer) is 'Committed passes over subjects, newest first.';
+
+create function disarray.list_subject_states(p_subject_key text default null, p_limit integer default 1000)
+returns table (
+    subject_key text,
+    first_seen_at timestamptz,
+    files bigint,
+    dead_letters bigint,
+    waiting_items bigint,
+    claimed_items bigint,
+    held_by text,
+    lease_expires_at timestamptz,
+    stale_from timestamptz
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    known.subject_key,
+    known.first_seen_at,
+    counted.files,
+    counted.dead_letters,
+    (
+        select count(*)
+        from ingest_queue as item
+        where
+            item.subject_key = known.subject_key
+            and item.status = 'available'
+    ),
+    (
+        select count(*)
+        from ingest_queue as item
+        where
+            item.claimed_by_instance_name = lock.instance_name
+            and item.subject_key = known.subject_key
+    ),
+    lock.instance_name,
+    lock.lease_expires_at,
+    (
+        select min(open.range_start)
+        from dirty_range as open
+        where
+            open.subject_key = known.subject_key
+            and open.resolved_at is null
+    )
+from subject as known
+left join subject_lock as lock on known.subject_key = lock.subject_key
+cross join lateral (
+    select
+        count(*) as files,
+        count(*) filter (where file.failed_at is not null and file.discarded_at is null) as dead_letters
+    from file_info as file
+    where file.subject_key = known.subject_key
+) as counted
+where p_subject_key is null or known.subject_key = p_subject_key
+order by known.subject_key
+limit p_limit
+$$;
+comment on function disarray.list_subject_states(text, integer) is 'Every subject ever seen: its files, what waits, who holds it, from when on it is stale.';

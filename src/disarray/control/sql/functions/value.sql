@@ -168,7 +168,15 @@ $$;
 comment on function disarray.list_restatements(text, integer) is 'Numbers that were changed after people may have used them, newest first.';
 
 create function disarray.list_subjects(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
-returns table (dataset text, subject_key text, first_us bigint, last_us bigint)
+returns table (
+    dataset text,
+    subject_key text,
+    first_us bigint,
+    last_us bigint,
+    parse_version text,
+    scan_version text,
+    is_in_force boolean
+)
 language plpgsql
 stable
 security definer
@@ -211,8 +219,17 @@ begin
         subjects.dataset,
         subjects.subject_key,
         oldest.first_us,
-        newest.last_us
+        newest.last_us,
+        made.parse_version,
+        made.scan_version,
+        defined.superseded_at is null
     from subjects
+    left join subject_version as made on subjects.subject_key = made.subject_key and subjects.dataset = made.dataset
+    left join dataset_version as defined
+        on
+            made.dataset = defined.dataset
+            and made.parse_version = defined.parse_version
+            and made.scan_version = defined.scan_version
     cross join lateral (
         select known.first_us
         from segment as known
@@ -240,4 +257,4 @@ begin
     limit p_limit;
 end
 $$;
-comment on function disarray.list_subjects(text, text, integer) is 'Subjects that have readings, in which dataset, and the span of them.';
+comment on function disarray.list_subjects(text, text, integer) is 'Subjects that have readings, in which dataset, the span of them, and under which definition their numbers were made.';

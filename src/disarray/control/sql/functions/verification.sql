@@ -60,7 +60,7 @@ where
     and known.state <> 'dropped'
 order by known.fragment_id
 $$;
-comment on function disarray.load_subject_fragments(text) is 'All that is active or parked of a subject, in every dataset.';
+comment on function disarray.load_subject_fragments(text) is 'All that is active, parked or sealed of a subject, in every dataset.';
 
 create function disarray.load_subject_segments(p_subject_key text)
 returns setof disarray.segment

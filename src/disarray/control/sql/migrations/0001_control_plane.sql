@@ -4,6 +4,7 @@
 create type disarray.ingest_queue_reason as enum (
     'reconcile',
     'compact',
+    'copy',
     'file_notification',
     'quiet',
     'preview',
@@ -50,9 +51,16 @@ create type disarray.ingest_event_event_type as enum (
     'released',
     'blacklisted',
     'allowed',
+    'reingest_requested',
+    'dead_letter_retried',
+    'dead_letter_discarded',
+    'reconcile_requested',
     'reconciled',
     'instance_registered',
     'instance_bound',
+    'instance_paused',
+    'instance_draining',
+    'instance_resumed',
     'quarantine_released',
     'quarantine_rejected'
 );
@@ -87,10 +95,14 @@ create table disarray.instance (
     subject_patterns text[] not null default '{*}',
     registered_at timestamptz not null,
     last_seen_at timestamptz not null,
+    paused_at timestamptz,
+    draining_incarnation bigint,
     metadata jsonb not null default '{}',
     constraint patterns_are_present check (cardinality(subject_patterns) > 0)
 );
 comment on table disarray.instance is 'A worker by name, its present life, and the subjects that it serves (globs: * and ?).';
+comment on column disarray.instance.paused_at is 'Since when it claims nothing; a restart changes nothing about that.';
+comment on column disarray.instance.draining_incarnation is 'The life that finishes what it holds and claims nothing more; the next life claims again.';
 
 create table disarray.subject (
     subject_key text primary key,
@@ -140,6 +152,9 @@ create table disarray.file_info (
     retry_count integer not null default 0,
     crash_count integer not null default 0,
     last_error text,
+    failed_at timestamptz,
+    failed_request jsonb,
+    discarded_at timestamptz,
     first_seen_at timestamptz not null,
     last_seen_at timestamptz not null,
     metadata jsonb not null default '{}'
@@ -155,8 +170,14 @@ comment on column disarray.file_info.announced_hash is 'Of the newest version th
 comment on column disarray.file_info.quiet_hash is 'Of the version that was taken in after the file went quiet, its unterminated last line included.';
 comment on column disarray.file_info.retry_count is 'Failed attempts at the newest version: they belong to the content, and survive a new notification.';
 comment on column disarray.file_info.crash_count is 'Attempts that ended with the worker gone. Above zero, the file is claimed alone.';
+comment on column disarray.file_info.failed_at is 'Since when it is a dead letter: what was asked for last was given up. NULL where something waits, or all was done.';
+comment on column disarray.file_info.failed_request is 'What was given up, its reason and metadata: a retry asks for the same again.';
+comment on column disarray.file_info.discarded_at is 'When an operator stopped caring for the dead letter. A new version revives it.';
 create index file_info_of_subject
 on disarray.file_info (subject_key);
+create index file_info_dead_letter
+on disarray.file_info (failed_at, source_uri)
+where failed_at is not null;
 create index file_info_needs_attention
 on disarray.file_info (status, source_uri)
 where status in ('failed', 'parked');
@@ -232,6 +253,10 @@ create table disarray.ingest_event (
 comment on table disarray.ingest_event is 'What happened to which file and subject, by month; drop_old_events ends its life.';
 create index ingest_event_of_file
 on disarray.ingest_event (source_uri, occurred_at);
+-- Events come in the order of time: a summary of each stretch of pages finds a day of them, and costs the writer nothing.
+create index ingest_event_in_time
+on disarray.ingest_event
+using brin (occurred_at) with (pages_per_range = 32, autosummarize = on);
 create table disarray.ingest_event_default partition of disarray.ingest_event default;
 comment on table disarray.ingest_event_default is 'Catches events of months that nobody provisioned, so that no event is ever refused.';
 
@@ -244,10 +269,13 @@ create table disarray.dirty_range (
     reason text not null,
     created_at timestamptz not null,
     resolved_at timestamptz,
+    restates jsonb,
     constraint range_is_not_empty check (range_start < range_end)
 );
 comment on table disarray.dirty_range is
     'Spans of a subject whose derived numbers are stale until resolved_at is set; of all its datasets where none is named.';
+comment on column disarray.dirty_range.restates is
+    'For a change of old numbers: run_id, source_uris, since_us, and the totals before it, to be held against those after the shift.';
 create index dirty_range_unresolved
 on disarray.dirty_range (subject_key, range_start)
 where resolved_at is null;

@@ -1,0 +1,115 @@
+"""The numbers in the README, from the committed results: `python -m benchmarks.readme` writes them anew.
+
+Every benchmark does so at its end, so a number in the README is always one that was measured by the command beside it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.goals import RESULTS, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- numbers: python -m benchmarks.readme -->", "<!-- end of numbers -->"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table: which goal of which result, what is asked in words, and how the answer is written."""
+
+    benchmark: str
+    goal: str  # how the goal's name begins: sizes in it are those of the run
+    question: str
+    answer: str = "{:g} ×"
+
+
+ROWS = (
+    Row(
+        "late_repair",
+        "(a)",
+        "a late file into the longest history beside the shortest, without the shift of bases",
+    ),
+    Row(
+        "late_repair",
+        "(b)",
+        "the same beside rewriting the running value of every row to the right",
+        "{:g} × faster",
+    ),
+    Row(
+        "late_repair",
+        "(c) times faster than a full DuckDB",
+        "beside a full DuckDB recompute",
+        "{:g} × faster",
+    ),
+    Row(
+        "late_repair", "(c) times faster than a full Spark", "beside a full Spark recompute", "{:g} × faster"
+    ),
+    Row(
+        "ingest", "time / Spark's plain", "taking files in beside Spark's plain `read.csv` → `write.parquet`"
+    ),
+    Row("ingest", "times faster than", "the same beside Spark's window functions", "{:g} × faster"),
+    Row("ingest", "stored bytes", "stored bytes beside plain Parquet of the same rows"),
+    Row("parse", "speed of job 1", "reading beside bare `pyarrow.csv` in two processes", "{:g} × its speed"),
+    Row("parse", "peak MB", "most memory of a task on a 2 GB file", "{:g} MB"),
+    Row("growth", "1 MB appended", "1 MB appended to a 1 GB file beside a 10 MB file"),
+    Row("small_files", "", "thousands of files of 200 rows beside bare kernels"),
+    Row("replay", "unchanged", "notifications of unchanged files", "{:,g} a second"),
+    Row("latency", "file change → readable value, p50", "file change → readable value, median", "{:g} s"),
+    Row("latency", "file change → readable value, p99", "the same, 99 of 100", "{:g} s"),
+    Row("agent_scan", "seconds", "one idle scan of 100,000 watched files", "{:g} s"),
+    Row("agent_scan", "peak MB", "memory of an agent that watches them", "{:g} MB"),
+    Row("read_during_repair", "p99 of value", "reading a value during a repair beside idle, 99 of 100"),
+    Row(
+        "queue",
+        "jobs/s at batch 100",
+        "jobs a second of the queue beside the faster of procrastinate and PgQueuer",
+    ),
+    Row("queue", "claim p99, 100 subjects", "a claim with 100,000 queued beside 1,000 queued, 99 of 100"),
+)
+
+
+def numbers() -> str:
+    """The table as Markdown."""
+    return table(("what", "measured", "goal", "command"), list(_lines()))
+
+
+def write_readme() -> None:
+    """Put the table between its marks in the README."""
+    before, _, rest = README.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(f"{before}{BEGIN}\n\n{numbers()}\n\n{END}{after}", "utf-8")
+
+
+def _lines() -> Iterator[tuple[str, str, str, str]]:
+    shown = ""
+    for row in ROWS:
+        path = RESULTS / f"{row.benchmark}.json"
+        result = json.loads(path.read_text("utf-8")) if path.exists() else {"goals": []}
+        goal = next((goal for goal in result["goals"] if goal["name"].startswith(row.goal)), None)
+        if goal is None:
+            # A test counts the rows; a benchmark must not fail at its end because another one is gone.
+            continue
+        command = f"`{result['command']}`"
+        yield (
+            row.question,
+            row.answer.format(goal["measured"]),
+            _limit(goal),
+            "〃" if command == shown else command,
+        )
+        shown = command
+
+
+def _limit(goal: dict[str, Any]) -> str:
+    is_met = goal["met"] if "met" in goal else goal["is_met"]
+    missed = ", short run" if not goal.get("applies", True) else "" if is_met else ", missed"
+    return f"{'≥' if goal['at_least'] else '≤'} {goal['limit']:g}{missed}"
+
+
+if __name__ == "__main__":
+    write_readme()

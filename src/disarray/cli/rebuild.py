@@ -1,0 +1,145 @@
+"""`disarray rebuild`: which numbers are of a former definition, and the work that makes them anew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disarray.cli.context import configuration
+from disarray.cli.session import control_session
+from disarray.cli.words import AsJson, counted, print_json
+from disarray.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.control.connections import Connection
+    from disarray.control.definitions import PendingRebuild
+    from disarray.model.dataset import Dataset
+
+
+@dataclass(frozen=True)
+class DatasetRebuild:
+    """What a rebuild of one dataset does: in words what changed, and the subjects it is done for."""
+
+    dataset: Dataset
+    is_put_in_force: bool
+    changes: tuple[str, ...]
+    subjects: tuple[SubjectRebuild, ...]
+
+
+@dataclass(frozen=True)
+class SubjectRebuild:
+    """One subject: its files are read again, or its segments scanned from what is kept of them."""
+
+    pending: PendingRebuild
+    reads_files: bool
+
+
+def rebuild(
+    context: typer.Context,
+    *,
+    dataset: Annotated[
+        str | None,
+        typer.Option(help="Only this one, also where its definition was in force before and was replaced."),
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put the definitions of disarray.toml in force, and queue what has to be made anew under them."""
+    try:
+        from disarray.control.definitions import queue_rebuilds
+        from disarray.store.registering import register
+        from disarray.worker.local import configured_datasets
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`rebuild` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
+    config = configuration(context)
+    datasets = configured_datasets(config)
+    if dataset is not None and dataset not in datasets:
+        raise UnknownNameError(
+            f"disarray.toml describes no dataset '{dataset}'; there are: {', '.join(datasets)}"
+        )
+    chosen = [each for each in datasets.values() if dataset in (None, each.name)]
+    with control_session(config) as connection:
+        told = [rebuild_of(connection, each, subject) for each in chosen]
+        queued = 0
+        if not dry_run:
+            for each in chosen:
+                register(connection, each, is_on_purpose=dataset is not None)
+                queued += queue_rebuilds(connection, dataset=each.name, subject_key=subject)
+    if as_json:
+        print_json({"datasets": [document(each) for each in told], "queued": queued, "dry_run": dry_run})
+        return
+    for line in (line for of_dataset in told for line in describe(of_dataset)):
+        typer.echo(line)
+    if queued:
+        typer.echo(f"{counted(queued, 'rebuild')} queued; a worker does them next. Or run: disarray ingest")
+
+
+def rebuild_of(connection: Connection, dataset: Dataset, subject: str | None) -> DatasetRebuild:
+    """What a rebuild of a dataset would do, looked up."""
+    from disarray.control import definitions
+    from disarray.model.versions import changed_parts
+
+    in_force = definitions.definition_in_force(connection, dataset.name)
+    waiting = definitions.list_rebuilds(
+        connection, dataset=dataset.name, subject_key=subject, version=dataset.version
+    )
+    former = {each.version for each in waiting} | ({in_force} if in_force is not None else set())
+    changes = [
+        change
+        for version in sorted(former - {dataset.version}, key=lambda version: (version.parse, version.scan))
+        for change in changed_parts(definitions.load_definition(connection, dataset.name, version), dataset)
+    ]
+    return DatasetRebuild(
+        dataset,
+        in_force != dataset.version,
+        tuple(dict.fromkeys(changes)),
+        tuple(SubjectRebuild(each, each.parse_version != dataset.parse_version) for each in waiting),
+    )
+
+
+def describe(told: DatasetRebuild) -> Iterator[str]:
+    """The rebuild of a dataset as a person reads it."""
+    name = told.dataset.name
+    if not told.subjects and not told.is_put_in_force:
+        yield f"{name}: all numbers are of the definition in force."
+        return
+    state = "is not in force yet" if told.is_put_in_force else "is in force"
+    yield f"{name}: the definition of disarray.toml {state}; {counted(len(told.subjects), 'subject')} to rebuild"
+    for change in told.changes:
+        yield f"  {change}"
+    for each in told.subjects:
+        pending = each.pending
+        work = (
+            f"{counted(pending.files, 'file')} to read again"
+            if each.reads_files
+            else f"{counted(pending.segments, 'segment')} to scan again, no file is read"
+        )
+        queued = ", queued" if pending.is_queued else ""
+        yield f"  {pending.subject_key}: {work} ({counted(pending.readings, 'reading')}{queued})"
+
+
+def document(told: DatasetRebuild) -> dict[str, Any]:
+    """The same for programs."""
+    return {
+        "dataset": told.dataset.name,
+        "in_force": not told.is_put_in_force,
+        "changes": list(told.changes),
+        "subjects": [
+            {
+                "subject": each.pending.subject_key,
+                "reads_files": each.reads_files,
+                "files": each.pending.files,
+                "segments": each.pending.segments,
+                "readings": each.pending.readings,
+                "queued": each.pending.is_queued,
+            }
+            for each in told.subjects
+        ],
+    }

@@ -1,0 +1,49 @@
+"""Where a number comes from: the segment it lies in, the files in it, and those to the left that make its base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from disarray.control.translation import translated_errors
+from disarray.control.values import Restatement, restatement_of
+
+if TYPE_CHECKING:
+    from disarray.control.connections import Connection
+    from disarray.control.metadata import Metadata
+
+
+def explain_segment(
+    connection: Connection, dataset: str, subject_key: str, *, segment_us: int, limit: int = 10
+) -> Metadata | None:
+    """A segment with its run, its files, and the files before it, those that changed last first; None for none."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.explain_segment(%s, %s, %s, %s)", (dataset, subject_key, segment_us, limit)
+        ).fetchone()
+    assert row is not None
+    found: Metadata | None = row[0]
+    return found
+
+
+def list_metric_restatements(
+    connection: Connection,
+    dataset: str,
+    subject_key: str,
+    *,
+    metric: str,
+    channel: str,
+    at_us: int,
+    limit: int = 10,
+) -> list[Restatement]:
+    """Restatements that changed the value at an instant, newest first."""
+    with translated_errors():
+        rows = connection.execute(
+            """
+            select
+                dataset, subject_key, metric, channel, changed_from,
+                old_int, old_float, new_int, new_float, source_uris, is_redefined, restated_at
+            from disarray.list_metric_restatements(%s, %s, %s, %s, %s, %s)
+            """,
+            (dataset, subject_key, metric, channel, at_us, limit),
+        ).fetchall()
+    return [restatement_of(row) for row in rows]

@@ -1,0 +1,106 @@
+create function disarray.explain_segment(
+    p_dataset text,
+    p_subject_key text,
+    p_segment_us bigint,
+    p_limit integer default 10
+)
+returns jsonb
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select to_jsonb(known) || jsonb_build_object(
+    'run', (
+        select jsonb_build_object('instance_name', made.instance_name, 'committed_at', made.committed_at)
+        from run as made
+        where
+            made.run_id = known.run_id
+            and made.subject_key = known.subject_key
+    ),
+    'files', (
+        select coalesce(jsonb_agg(to_jsonb(said) order by said.landed_at, said.source_uri), '[]')
+        from (
+            select
+                inside.source_uri,
+                count(*) as fragments,
+                sum(inside.readings) as readings,
+                min(inside.first_us) as first_us,
+                max(inside.last_us) as last_us,
+                min(inside.created_at) as landed_at,
+                max(inside.created_at) as changed_at,
+                array_agg(distinct inside.run_id) as run_ids,
+                (select file.content_hash from file_info as file where file.source_uri = inside.source_uri) as content_hash
+            from fragment as inside
+            where
+                inside.dataset = p_dataset
+                and inside.subject_key = p_subject_key
+                and inside.segment_us = p_segment_us
+                and inside.state in ('active', 'sealed')
+            group by inside.source_uri
+        ) as said
+    ),
+    'before', (
+        select jsonb_build_object(
+            'files', count(*),
+            'readings', coalesce(sum(said.readings), 0),
+            'latest', coalesce(
+                jsonb_agg(to_jsonb(said) - 'place' order by said.place) filter (where said.place <= p_limit),
+                '[]'
+            )
+        )
+        from (
+            select
+                earlier.source_uri,
+                sum(earlier.readings) as readings,
+                max(earlier.last_us) as last_us,
+                max(earlier.created_at) as changed_at,
+                row_number() over (order by max(earlier.created_at) desc, earlier.source_uri) as place
+            from fragment as earlier
+            where
+                earlier.dataset = p_dataset
+                and earlier.subject_key = p_subject_key
+                and earlier.segment_us < p_segment_us
+                and earlier.state in ('active', 'sealed')
+            group by earlier.source_uri
+        ) as said
+    )
+)
+from segment as known
+where
+    known.dataset = p_dataset
+    and known.subject_key = p_subject_key
+    and known.segment_us = p_segment_us
+$$;
+comment on function disarray.explain_segment(text, text, bigint, integer) is
+    'Who made a segment and what is in it, and which files to the left of it make its base, those that changed last first.';
+
+create function disarray.list_metric_restatements(
+    p_dataset text,
+    p_subject_key text,
+    p_metric text,
+    p_channel text,
+    p_at_us bigint,
+    p_limit integer default 10
+)
+returns setof disarray.restatement
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select noted.*
+from restatement as noted
+where
+    noted.dataset = p_dataset
+    and noted.subject_key = p_subject_key
+    and noted.metric = p_metric
+    and noted.channel = p_channel
+    and noted.changed_from <= instant_of(p_at_us)
+order by
+    noted.restated_at desc,
+    noted.restatement_id desc
+limit p_limit
+$$;
+comment on function disarray.list_metric_restatements(text, text, text, text, bigint, integer) is
+    'Restatements that changed the value of a metric at an instant, newest first.';

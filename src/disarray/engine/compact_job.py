@@ -1,0 +1,208 @@
+"""The job of a compaction: many small fragments into few, read back and compared before anyone hears of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from disarray.errors import DisarrayError, FragmentMismatchError
+from disarray.kernels.compaction import identity_of, join_fragments
+from disarray.kernels.digests import digest_readings
+from disarray.kernels.fragments import FragmentFile, FragmentReader, FragmentWriter
+from disarray.kernels.merging import merge_fragments
+from disarray.model.format import EVENT_US, POSITION
+from disarray.model.plan import FragmentState, scan_unit
+from disarray.model.scan_spec import ScanSpec, scan_spec_of
+from disarray.store.fragments import fragment_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from uuid import UUID
+
+    from disarray.engine.runner import Runner
+    from disarray.kernels.merging import Merged
+    from disarray.kernels.segment_rows import FragmentInput
+    from disarray.model.compaction import MergeGroup
+    from disarray.model.dataset import Dataset
+    from disarray.model.plan import FragmentEntry
+    from disarray.model.read_spec import ReadSpec
+    from disarray.store.lake import Lake
+
+# What one file holds at most: a scan of one segment must not wait for the footer of a thousand.
+FILE_READINGS = 2_000_000
+FILE_ROW_GROUPS = 1_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentMerge:
+    """One segment to compact: all that is active in it, and what of that becomes one."""
+
+    segment_us: int
+    fragments: tuple[FragmentEntry, ...]
+    groups: tuple[MergeGroup, ...]
+
+    @property
+    def readings(self) -> int:
+        """About how many readings have to be rewritten."""
+        return sum(fragment.readings for group in self.groups for fragment in group.sources)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectMerge:
+    """Segments of one subject and dataset to compact in one run."""
+
+    dataset: Dataset
+    subject_key: str
+    run_id: UUID
+    segments: tuple[SegmentMerge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactTask:
+    """Segments whose merged fragments go into one file."""
+
+    spec: ReadSpec
+    scan: ScanSpec
+    priority: int
+    root: str
+    path: str
+    segments: tuple[SegmentMerge, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedSegment:
+    """What takes the place of the fragments of a segment; `digest` is of a scan over it."""
+
+    segment_us: int
+    added: tuple[FragmentEntry, ...]
+    dropped: tuple[FragmentEntry, ...]
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactedFile:
+    """A finished file, the segments that it serves, and those that could not be compacted, with the reason."""
+
+    file: FragmentFile | None
+    segments: tuple[CompactedSegment, ...]
+    failures: dict[int, str]
+
+
+def compact_subjects(
+    runner: Runner, merges: Sequence[SubjectMerge], *, lake: Lake
+) -> list[list[CompactedFile]]:
+    """Compact segments of many subjects, a file for each run of segments; results in the order of the subjects."""
+    tasks: list[CompactTask] = []
+    counts = []
+    for merge in merges:
+        files = list(_files(merge.segments))
+        counts.append(len(files))
+        scan = scan_spec_of(merge.dataset, merge.subject_key)
+        tasks += [
+            CompactTask(
+                spec=merge.dataset.read_spec(),
+                scan=scan,
+                priority=merge.dataset.priority,
+                root=str(lake.root),
+                path=lake.new_file(merge.dataset.name, merge.run_id, number),
+                segments=segments,
+            )
+            for number, segments in enumerate(files)
+        ]
+    results = iter(runner.run(compact_task, tasks))
+    return [[next(results) for _ in range(count)] for count in counts]
+
+
+def compact_task(task: CompactTask) -> CompactedFile:
+    """The kernel: write what is merged, then read it back and compare."""
+    failures: dict[int, str] = {}
+    written: list[tuple[SegmentMerge, tuple[FragmentEntry, ...], str]] = []
+    writer = FragmentWriter(task.path, task.spec)
+    try:
+        for segment in task.segments:
+            try:
+                before = identity_of(_merged(task, segment.segment_us, segment.fragments))
+                added = tuple(entry for group in segment.groups for entry in _write(task, writer, group))
+                written.append((segment, added, before))
+            except (OSError, pa.ArrowInvalid, DisarrayError) as error:
+                failures[segment.segment_us] = f"{type(error).__name__}: {error}"
+        file = writer.close()
+    except BaseException:
+        writer.discard()
+        raise
+    try:
+        proven = tuple(_proven(task, segment, added, before) for segment, added, before in written)
+    except BaseException:
+        Path(task.path).unlink(missing_ok=True)
+        raise
+    return CompactedFile(file=file, segments=proven, failures=failures)
+
+
+def _files(segments: Sequence[SegmentMerge]) -> Iterator[tuple[SegmentMerge, ...]]:
+    """Segments that follow one another, as many as a file should hold."""
+    held: list[SegmentMerge] = []
+    for segment in segments:
+        held.append(segment)
+        if (
+            sum(each.readings for each in held) >= FILE_READINGS
+            or sum(len(each.groups) for each in held) >= FILE_ROW_GROUPS
+        ):
+            yield tuple(held)
+            held = []
+    if held:
+        yield tuple(held)
+
+
+def _write(task: CompactTask, writer: FragmentWriter, group: MergeGroup) -> Iterator[FragmentEntry]:
+    sources = group.sources
+    table = join_fragments(_inputs(task, sources), task.spec.order_by)
+    position = table.column(POSITION).to_numpy()
+    event_us = table.column(EVENT_US).to_numpy()
+    merged = replace(
+        sources[0],
+        path=str(Path(task.path).relative_to(task.root)),
+        row_group=writer.write(table),
+        readings=table.num_rows,
+        first_position=int(position.min()),
+        last_position=int(position.max()),
+        first_us=int(event_us[0]),
+        last_us=int(event_us[-1]),
+        cut_position=None,
+        state=FragmentState.ACTIVE,
+        fragment_id=None,
+    )
+    for source_uri, generation in group.files:
+        yield replace(merged, source_uri=source_uri, generation=generation)
+
+
+def _proven(
+    task: CompactTask, segment: SegmentMerge, added: tuple[FragmentEntry, ...], before: str
+) -> CompactedSegment:
+    gone = {fragment.fragment_id for group in segment.groups for fragment in group.fragments}
+    stays = tuple(fragment for fragment in segment.fragments if fragment.fragment_id not in gone)
+    merged = _merged(task, segment.segment_us, (*stays, *added))
+    if identity_of(merged) != before:
+        raise FragmentMismatchError(
+            f"compacted, the segment of {task.scan.subject} at {segment.segment_us} µs would no longer hold what it "
+            "holds. Nothing was changed; please report this"
+        )
+    return CompactedSegment(
+        segment_us=segment.segment_us,
+        added=added,
+        dropped=tuple(fragment for group in segment.groups for fragment in group.fragments),
+        digest=digest_readings(merged.readings),
+    )
+
+
+def _merged(task: CompactTask, segment_us: int, fragments: Sequence[FragmentEntry]) -> Merged:
+    unit = scan_unit(segment_us, 0, fragments)
+    return merge_fragments(_inputs(task, unit.fragments), task.scan)
+
+
+def _inputs(task: CompactTask, fragments: Sequence[FragmentEntry]) -> list[FragmentInput]:
+    root = Path(task.root)
+    with FragmentReader() as reader:
+        return fragment_inputs(reader, fragments, lambda path: str(root / path), priority=task.priority)

@@ -1,0 +1,227 @@
+"""Places where a test can make the process die, freeze or fail: nothing happens there unless the environment says so.
+
+`DISARRAY_FAILPOINTS="commit.before_commit=kill@2;read.file[TOOL13]=raise"` arms a process and its children. A rule is
+`POINT[TEXT]=ACTION@N`: `[TEXT]` only where the step is about something with this text in its name, `@N` at the N-th
+hit of the process (1 if left out), or `~P` at each hit with this probability, drawn from `DISARRAY_FAILPOINT_SEED`.
+`DISARRAY_FAILPOINT_LOG` names a file to which each process appends the points that it came to and what struck there.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Protocol
+
+from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# What has happened at each, and what has not.
+POINTS = {
+    "start.registered": "a new life has begun and the claims of the former went back; nothing is claimed",
+    "claim.before": "nothing was asked for yet",
+    "claim.after": "items are claimed; nobody has begun with them",
+    "lease.before_renewal": "the leases of a pass under way run on; they are about to be renewed",
+    "rebuild.due": "it is known which subjects are to be moved to the definition in force; nothing is read",
+    "read.before": "a run has its id and knows what to read; no file is open",
+    "read.file": "in a task: a file is about to be opened, fragments of others may be written",
+    "read.mid": "in a task: the rows of a file are written, the fragment file has no end yet",
+    "read.written": "in a task: the fragment file is whole and on disk; the driver has not heard of it",
+    "read.after": "job 1 is over; nothing is planned",
+    "plan.after": "every subject is planned; no segment is scanned",
+    "scan.segment": "in a task: a segment is about to be scanned, others may be",
+    "scan.after": "job 2 is over; nothing is committed",
+    "commit.before_begin": "what to commit is known; the transaction is not open",
+    "commit.begun": "the transaction is open and holds nothing",
+    "commit.rows_cleared": "in the transaction: the subject is locked, stale rows of its table are deleted",
+    "commit.rows_copied": "in the transaction: the new rows are in the table, the catalog does not know them",
+    "commit.stated": "in the transaction: the subject is locked, catalog, numbers and queue are changed",
+    "reconcile.before": "in the transaction: catalog and queue are changed, what is left open is not resolved",
+    "reconcile.after": "in the transaction: open ranges are resolved",
+    "commit.before_commit": "in the transaction: everything is said; COMMIT is not sent",
+    "commit.after_commit": "the commit took effect; nobody but this thread has heard of it",
+    "commit.settling": "the reply to a COMMIT was lost; nobody has asked what became of it",
+    "fail.before": "items could not be done; the queue has not heard of it",
+    "fail.after": "the items went back or are dead letters; the pass is not over",
+    "release.before": "a subject is held and nothing is done to it; it is about to be freed",
+    "release.after": "a subject is free again; others may still be held",
+    "housekeeping.queued": "it is queued what to compact and seal; nothing is deleted",
+    "seal.after": "the segments of a subject are sealed; its item is not completed",
+    "compact.written": "merged fragments are on disk; the catalog names the old ones",
+    "compact.after_commit": "the catalog names the merged fragments; the item is not completed",
+    "vacuum.doomed": "no commit can name the dead files any more; all are there",
+    "vacuum.deleted": "some dead files are deleted; the catalog still lists them",
+    "sweep.deleted": "an orphan is deleted; others are there",
+    "copy.store_changed": "the dataset has its new store; no reading was moved and none is queued to be",
+    "copy.queued": "the subjects to be moved are queued; no more of them are moved",
+    "enqueue.before": "notifications are in hand; the queue knows none of them",
+    "enqueue.after": "the notifications are queued; whoever sent them has not heard of it",
+    "consume.batch": "messages are in hand; none of their files is queued",
+    "ack.before": "the files are queued; their messages are not acknowledged",
+    "ack.after": "the messages are acknowledged",
+    "agent.listed": "the folders are listed; no file was looked into",
+    "agent.found": "files were looked into; neither state nor spool has heard of them",
+    "spool.mid": "in the transaction of the state file: the files are known, nothing is spooled",
+    "spool.after": "files are known and their notifications spooled; nothing is sent",
+    "publish.before": "notifications were taken from the spool, which keeps them; nothing is sent",
+    "publish.confirmed": "the broker has confirmed a message; others are not sent, and the spool keeps all",
+    "publish.after": "the other side has taken the notifications; the spool still has them",
+}
+_RULE = re.compile(
+    r"(?P<name>[a-z_.]+)(\[(?P<text>[^\]]*)\])?=(?P<action>[a-z]+)(:(?P<seconds>[0-9.]+))?"
+    r"(@(?P<hit>[1-9][0-9]*)|~(?P<chance>[0-9.]+))?"
+)
+
+
+class Action(StrEnum):
+    """What strikes."""
+
+    KILL = "kill"  # the process ends, nothing of it runs any more
+    STOP = "stop"  # the process freezes until somebody sends SIGCONT
+    RAISE = "raise"  # the step fails
+    SLEEP = "sleep"  # the step takes long
+    DROP = "drop"  # the connection of the step is cut
+
+
+class InjectedError(OSError):
+    """A step failed because a test wanted it to. Nothing is known to be wrong with the data."""
+
+
+class HasSocket(Protocol):
+    """A connection that can be cut."""
+
+    def fileno(self) -> int:
+        """The descriptor of its socket."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """What strikes at one point, and when; `chance` is None where the number of the hit decides."""
+
+    name: str
+    text: str
+    action: Action
+    seconds: float
+    hit: int
+    chance: float | None
+
+
+@dataclass
+class Armoury:
+    """The rules of a process, and how often it came to each point."""
+
+    rules: tuple[Rule, ...]
+    log_path: str | None = None
+    seed: str = "0"
+    _hits: Counter[str] = field(default_factory=Counter)
+    _hits_of_rules: Counter[Rule] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _random: random.Random = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)  # noqa: S311 - a schedule of faults
+
+    def hit(self, name: str, about: str, connection: HasSocket | None) -> None:
+        """Count, and let strike what is due."""
+        if name not in POINTS:
+            raise ConfigError(f"{name!r} is no failpoint; disarray.failpoints declares all of them")
+        with self._lock:
+            self._hits[name] += 1
+            if self._hits[name] == 1:
+                self._tell(name, "hit")
+            due = [rule for rule in self.rules if rule.name == name and rule.text in about]
+            striking = [rule for rule in due if self._strikes(rule)]
+        for rule in striking:
+            self._tell(name, rule.action)
+            _strike(rule, connection)
+
+    def _strikes(self, rule: Rule) -> bool:
+        if rule.chance is not None:
+            return self._random.random() < rule.chance
+        self._hits_of_rules[rule] += 1
+        return self._hits_of_rules[rule] == rule.hit
+
+    def _tell(self, name: str, what: str) -> None:
+        if self.log_path is None:
+            return
+        # One write, so that lines of several processes do not mix.
+        descriptor = os.open(self.log_path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(descriptor, f"{time.time():.3f} {os.getpid()} {name} {what}\n".encode())
+        finally:
+            os.close(descriptor)
+
+
+def armoury_of(environment: Mapping[str, str]) -> Armoury | None:
+    """What the environment asks for; None where it asks for nothing."""
+    line = environment.get("DISARRAY_FAILPOINTS", "")
+    log_path = environment.get("DISARRAY_FAILPOINT_LOG")
+    if not line and not log_path:
+        return None
+    rules = tuple(_rule(text.strip()) for text in line.split(";") if text.strip())
+    return Armoury(rules, log_path, environment.get("DISARRAY_FAILPOINT_SEED", "0"))
+
+
+def failpoint(name: str, connection: HasSocket | None = None, *, about: str = "") -> None:
+    """Mark a step at which the process may be made to fail: `connection` is what it speaks over, `about` whom of."""
+    if _armed is not None:
+        _armed.hit(name, about, connection)
+
+
+def _rule(text: str) -> Rule:
+    found = _RULE.fullmatch(text)
+    if found is None or found["name"] not in POINTS or found["action"] not in set(Action):
+        raise ConfigError(
+            f"DISARRAY_FAILPOINTS has {text!r}, which is no rule. Write POINT=kill|raise|stop|drop|sleep:SECONDS with "
+            "@N or ~PROBABILITY; `python -m disarray.failpoints` lists the points. Nothing was started"
+        )
+    return Rule(
+        name=found["name"],
+        text=found["text"] or "",
+        action=Action(found["action"]),
+        seconds=float(found["seconds"] or 0),
+        hit=int(found["hit"] or 1),
+        chance=float(found["chance"]) if found["chance"] else None,
+    )
+
+
+def _strike(rule: Rule, connection: HasSocket | None) -> None:
+    match rule.action:
+        case Action.KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+        case Action.STOP:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        case Action.RAISE:
+            raise InjectedError(f"a test wanted the step {rule.name} to fail")
+        case Action.SLEEP:
+            time.sleep(rule.seconds)
+        case Action.DROP:
+            if connection is None:
+                raise ConfigError(f"at {rule.name} there is no connection that could be dropped")
+            # A copy of the descriptor: the connection closes its own when it finds out.
+            with socket.socket(fileno=os.dup(connection.fileno())) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+
+
+_armed = armoury_of(os.environ)
+
+
+def main() -> None:
+    """Print all points as a table for the documentation."""
+    sys.stdout.write("| failpoint | what has happened there, and what has not |\n|---|---|\n")
+    sys.stdout.writelines(f"| `{name}` | {meaning} |\n" for name, meaning in POINTS.items())
+
+
+if __name__ == "__main__":
+    main()

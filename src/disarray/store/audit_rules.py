@@ -1,0 +1,234 @@
+"""What holds at any moment: every rule of an audit, what it means when it is broken, and what to run then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Guarantee(StrEnum):
+    """What the product promises; the text is what an operator reads."""
+
+    NO_LOSS = "G1 no loss"
+    NO_DOUBLE_EFFECT = "G2 no double effect"
+    CONFLUENCE = "G3 confluence"
+    ATOMICITY = "G4 atomicity"
+    FENCING = "G5 fencing"
+    ONE_HOLDER = "G6 one holder"
+    LIVENESS = "G7 liveness"
+    BOUNDED = "G8 bounded"
+    EXPLAINABLE = "G9 explainable"
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One thing that can be looked up; `is_deep` where all that is stored has to be read for it."""
+
+    name: str
+    guarantee: Guarantee
+    meaning: str
+    next_step: str
+    is_deep: bool = False
+
+
+_VERIFY = "disarray verify tells which numbers are affected"
+_REINGEST = "disarray files reingest FILE reads it again from its first byte"
+_RESTORE = (
+    "Restore the lake from a backup, or run disarray files reingest for the files that disarray verify names"
+)
+_REPORT = "This is a fault of disarray: keep the database as it is, and report it with this output"
+
+RULES = (
+    Rule(
+        "pending_files_are_queued",
+        Guarantee.NO_LOSS,
+        "These files were announced, and nobody will ever read them.",
+        _REINGEST,
+    ),
+    Rule(
+        "queued_files_are_known",
+        Guarantee.NO_LOSS,
+        "Work is queued for files that nothing is known of.",
+        _REPORT,
+    ),
+    Rule(
+        "the_newest_version_is_in",
+        Guarantee.NO_LOSS,
+        "A newer version of these files was announced and is neither in nor queued.",
+        _REINGEST,
+    ),
+    Rule(
+        "requests_have_an_end",
+        Guarantee.NO_LOSS,
+        "These items were queued and left the queue without being done, given up or replaced.",
+        _REINGEST,
+    ),
+    Rule(
+        "blacklisted_files_count_for_nothing",
+        Guarantee.NO_LOSS,
+        "These files are on the blacklist and their readings still count.",
+        "disarray files blacklist FILE asks for their removal again",
+    ),
+    Rule(
+        "every_line_is_accounted_for",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "More or fewer lines were seen than were kept, rejected, blank, preamble or waiting.",
+        _REINGEST,
+    ),
+    Rule(
+        "kept_lines_are_in_fragments",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Readings of these files were lost or doubled on their way into the catalog.",
+        _REINGEST,
+    ),
+    Rule(
+        "no_line_counts_twice",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "The same lines of these files count twice.",
+        _REINGEST,
+    ),
+    Rule(
+        "segments_count_what_their_fragments_hold",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "The numbers of these segments were made from other readings than those the catalog has.",
+        _VERIFY + "; then disarray files reingest for a file of the segment",
+    ),
+    Rule(
+        "numbers_belong_to_a_segment",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Numbers are left of segments that no longer exist.",
+        _VERIFY,
+    ),
+    Rule(
+        "bases_follow_from_summaries",
+        Guarantee.CONFLUENCE,
+        "Running values of these segments do not follow from the readings before them. Only disarray verify proves "
+        "that summaries follow from the files.",
+        _VERIFY + ". " + _REPORT,
+    ),
+    Rule(
+        "stale_numbers_wait_for_their_repair",
+        Guarantee.CONFLUENCE,
+        "Numbers of these subjects are stale, and nothing is queued that mends them.",
+        "disarray reconcile SUBJECT queues it; is a worker running?",
+    ),
+    Rule(
+        "a_subject_has_one_definition",
+        Guarantee.ATOMICITY,
+        "Parts of these subjects were made under another definition of their dataset than the rest.",
+        _VERIFY + ". " + _REPORT,
+    ),
+    Rule(
+        "segments_come_from_a_commit",
+        Guarantee.ATOMICITY,
+        "These segments were written by a run that never committed.",
+        _VERIFY,
+    ),
+    Rule(
+        "no_commit_passes_a_newer_fence",
+        Guarantee.FENCING,
+        "A worker committed after its subject had been given to another.",
+        _VERIFY + ". " + _REPORT,
+    ),
+    Rule(
+        "claims_stand_on_a_lock",
+        Guarantee.ONE_HOLDER,
+        "Items are claimed by somebody who does not hold their subject, and will not be given back.",
+        _REPORT,
+    ),
+    Rule(
+        "locks_belong_to_a_living_holder",
+        Guarantee.ONE_HOLDER,
+        "Subjects are held by a life of an instance that is over, or never was.",
+        "disarray workers list; any worker that claims frees them",
+    ),
+    Rule(
+        "a_fence_is_given_once", Guarantee.ONE_HOLDER, "Two subjects were given out with one fence.", _REPORT
+    ),
+    Rule(
+        "leases_that_ran_out_are_returned",
+        Guarantee.LIVENESS,
+        "The holders of these subjects are gone, and nobody has claimed since.",
+        "disarray workers list; start a worker",
+    ),
+    Rule(
+        "due_subjects_are_called",
+        Guarantee.LIVENESS,
+        "Items of these subjects are due and no claim will find them.",
+        "disarray files reingest for a file of the subject calls it again. " + _REPORT,
+    ),
+    Rule(
+        "due_subjects_are_served",
+        Guarantee.LIVENESS,
+        "No worker is bound to these subjects.",
+        "disarray workers list tells who serves what; start a worker whose subjects include them",
+    ),
+    Rule(
+        "the_lake_has_every_file",
+        Guarantee.LIVENESS,
+        "Files of the lake that the catalog names are gone, cut short or cannot be opened.",
+        "Check that the lake is mounted where the configuration says. " + _RESTORE,
+    ),
+    Rule(
+        "orphans_are_swept",
+        Guarantee.LIVENESS,
+        "Files of dead runs are left in the lake longer than housekeeping leaves them.",
+        "disarray housekeeping",
+    ),
+    Rule(
+        "attempts_are_limited",
+        Guarantee.BOUNDED,
+        "Items are queued that have used up all their attempts.",
+        _REPORT,
+    ),
+    Rule(
+        "what_is_kept_of_a_file_is_limited",
+        Guarantee.BOUNDED,
+        "More is kept with these files than is ever accepted.",
+        _REPORT,
+    ),
+    Rule(
+        "rejected_rows_are_limited",
+        Guarantee.BOUNDED,
+        "More rejected lines are kept of these files than the first thousand, or longer samples.",
+        _REPORT,
+    ),
+    Rule(
+        "readings_have_an_origin",
+        Guarantee.EXPLAINABLE,
+        "Nobody can say which run read these fragments, from which version of which file, or where they lie.",
+        _VERIFY,
+    ),
+    Rule(
+        "dead_letters_say_why_and_can_be_retried",
+        Guarantee.EXPLAINABLE,
+        "These files failed, and it is not known why or what was asked for.",
+        _REINGEST,
+    ),
+    Rule(
+        "rejected_lines_can_be_looked_at",
+        Guarantee.EXPLAINABLE,
+        "Lines of these files were rejected, and not one of them is kept to be looked at.",
+        _REINGEST,
+    ),
+    Rule(
+        "what_is_parked_can_be_decided",
+        Guarantee.EXPLAINABLE,
+        "Readings of these files are parked, and the quarantine does not list them.",
+        _REINGEST,
+    ),
+    Rule(
+        "lake_files_are_as_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Bytes of the lake changed since they were written.",
+        _RESTORE,
+        is_deep=True,
+    ),
+    Rule(
+        "segments_read_as_they_were_scanned",
+        Guarantee.CONFLUENCE,
+        "These segments no longer give the readings that their numbers were made from.",
+        _VERIFY + ". " + _RESTORE,
+        is_deep=True,
+    ),
+)

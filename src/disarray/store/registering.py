@@ -1,0 +1,31 @@
+"""A dataset made known to the database, with the table that its readings go to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from disarray.control import definitions, readings
+from disarray.control.connections import transaction
+from disarray.errors import StoreMismatchError
+
+if TYPE_CHECKING:
+    from disarray.control.connections import Connection
+    from disarray.model.dataset import Dataset
+
+
+def register(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:
+    """Make a dataset's definition the one in force, and its table fit it; how many subjects are to be rebuilt.
+
+    Refused where the catalog has its readings in another store, or where the definition was replaced by another.
+    """
+    # One transaction: a definition that is refused must not have changed the table of the one in force.
+    with transaction(connection):
+        in_force = readings.provision_readings(connection, dataset)
+        if in_force is not dataset.store:
+            raise StoreMismatchError(
+                f"the readings of dataset '{dataset.name}' live in store '{in_force}', and disarray.toml says "
+                f"'{dataset.store}'. Nothing was changed. Run "
+                f"'disarray store copy {dataset.name} --to {dataset.store}' to move them, "
+                f'or write store = "{in_force}"'
+            )
+        return definitions.register_dataset(connection, dataset, is_on_purpose=is_on_purpose)

@@ -1,0 +1,190 @@
+"""Figures for Prometheus: facts come from the database and survive restarts, durations are those of this process."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+
+from disarray import __version__
+from disarray.control import events, figures, instances
+from disarray.control.connections import Connection
+from disarray.control.metadata import Metadata
+from disarray.control.snapshots import snapshot
+from disarray.control.status import current_us, queue_status
+from disarray.control.timings import BOUNDS_SECONDS, NO_TIMING, TIMINGS
+from disarray.model.file_status import FileStatus
+from disarray.model.segments import datetime_of
+from disarray.web.route import Call, Nothing, Route, Scope
+
+RECENTLY = timedelta(minutes=10)
+# Shown also where none happened, so that an alert finds the series.
+RECENT_EVENTS = (
+    "enqueued",
+    "merged",
+    "unchanged",
+    "superseded",
+    "refused_blacklisted",
+    "completed",
+    "failed",
+    "dead_letter",
+    "lease_expired",
+    "taken_over",
+    "reconciled",
+)
+_COUNTERS = {
+    "commits": "Commits of passes over a subject.",
+    "segments_scanned": "Segments that were scanned.",
+    "segments_changed": "Segments in which a reading really changed.",
+    "readings_seen": "Lines of arriving files: kept, duplicate, rejected, parked or blank.",
+    "readings_scanned": "Readings that were scanned, late or not.",
+    "bases_shifted": "Bases that moved.",
+    "restatements": "Totals that were changed after people may have used them.",
+    "late_readings": "Readings that came behind the newest of their subject.",
+    "repair_readings": "Readings that were scanned again because of late ones.",
+    "repair_bases": "Bases that were shifted because of late ones.",
+}
+
+
+class _Collected:
+    """Families that were collected already, as a registry wants them."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._families
+
+
+def show_metrics(call: Call, _: Nothing) -> str:
+    """Everything at this moment. No label names a subject or a file: there may be any number of them."""
+    with snapshot(call.connection):
+        families = [*_facts(call.connection), *_standing(call.connection)]
+    registry = CollectorRegistry()
+    registry.register(_Collected([*families, *_durations()]))
+    return generate_latest(registry).decode()
+
+
+def _facts(connection: Connection) -> Iterator[Metric]:
+    """What was committed, ever."""
+    counted = figures.sum_figures(connection)
+    for name, text in _COUNTERS.items():
+        yield CounterMetricFamily(f"disarray_{name}", text, value=getattr(counted, name))
+    files = CounterMetricFamily("disarray_files", "Arriving files by outcome.", labels=["outcome"])
+    for outcome in ("read", "unchanged", "parked"):
+        files.add_metric([outcome], getattr(counted, f"files_{outcome}"))
+    yield files
+    readings = CounterMetricFamily(
+        "disarray_readings", "Lines of arriving files by outcome.", labels=["outcome"]
+    )
+    for outcome in ("kept", "duplicate", "rejected", "parked"):
+        readings.add_metric([outcome], getattr(counted, f"readings_{outcome}"))
+    readings.add_metric(["blank"], counted.lines_blank)
+    yield readings
+    classes = figures.lateness_histogram(connection)
+    bounds = ["+Inf" if each.bound_seconds is None else str(each.bound_seconds) for each in classes]
+    yield HistogramMetricFamily(
+        "disarray_lateness_seconds",
+        "Arriving files by how far their last reading lay behind the newest of the subject.",
+        buckets=list(zip(bounds, accumulate(each.files for each in classes), strict=True)),
+        sum_value=counted.lateness_seconds,
+    )
+
+
+def _standing(connection: Connection) -> Iterator[Metric]:
+    """What stands where now, and what happened lately."""
+    status = queue_status(connection)
+    yield _labelled(
+        "disarray_queue_items",
+        "Queued items.",
+        "status",
+        _of(status["queue"], "available", "delayed", "claimed"),
+    )
+    yield GaugeMetricFamily(
+        "disarray_queue_oldest_seconds",
+        "Age of the oldest queued item; 0 where nothing is queued.",
+        value=status["queue"]["oldest_seconds"] or 0.0,
+    )
+    known = {each.value: status["files"].get(each.value, 0) for each in FileStatus}
+    yield _labelled("disarray_files_known", "Files by where they stand.", "status", known)
+    subjects = _of(status["subjects"], "known", "held", "waiting")
+    subjects["unserved"] = len(status["unserved_subjects"])
+    yield _labelled("disarray_subjects", "Subjects by where they stand.", "state", subjects)
+    yield GaugeMetricFamily(
+        "disarray_open_dirty_ranges", "Spans with stale numbers.", value=status["open_dirty_ranges"]
+    )
+    yield GaugeMetricFamily(
+        "disarray_dead_letters", "Files that were given up.", value=status["dead_letters"]
+    )
+    now = datetime_of(current_us(connection))
+    ages = GaugeMetricFamily(
+        "disarray_instance_seen_seconds", "Since a worker was last heard of.", labels=["instance", "state"]
+    )
+    for each in instances.list_instances(connection):
+        ages.add_metric([each.instance_name, each.state], max(0.0, (now - each.last_seen_at).total_seconds()))
+    yield ages
+    lately = events.count_events(connection, since=now - RECENTLY)
+    yield _labelled(
+        "disarray_recent_events",
+        "What happened in the last ten minutes.",
+        "event",
+        dict.fromkeys(RECENT_EVENTS, 0) | lately,
+    )
+
+
+def _durations() -> Iterator[Metric]:
+    """How long things took in this process since it began."""
+    info = GaugeMetricFamily("disarray_info", "The program.", labels=["version"])
+    info.add_metric([__version__], 1)
+    yield info
+    for name, text, label in (
+        ("commit", "Transactions that make a pass over a subject visible.", None),
+        ("reconcile", "Shifts of bases that were too large for their commit.", None),
+        ("request", "Requests to this server.", "route"),
+    ):
+        family = HistogramMetricFamily(
+            f"disarray_{name}_seconds", text, labels=[label] if label is not None else []
+        )
+        counted = TIMINGS.of(name)
+        if label is None:
+            # Nothing yet is shown as nothing, so that dashboards and alerts find the series.
+            counted = {"": NO_TIMING} | counted
+        for kind, timing in counted.items():
+            bounds = [*(str(bound) for bound in BOUNDS_SECONDS), "+Inf"]
+            family.add_metric(
+                [kind] if label is not None else [],
+                list(zip(bounds, accumulate(timing.counts), strict=True)),
+                timing.seconds,
+            )
+        yield family
+
+
+def _labelled(name: str, text: str, label: str, values: Metadata) -> Metric:
+    family = GaugeMetricFamily(name, text, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family
+
+
+def _of(document: Metadata, *names: str) -> Metadata:
+    return {name: document[name] for name in names}
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path="/metrics",
+        scope=Scope.READ,
+        summary="Figures in the text format of Prometheus",
+        asks=Nothing,
+        answers=str,
+        handle=show_metrics,
+        media_type="text/plain; version=0.0.4",
+    ),
+)

@@ -1,0 +1,178 @@
+"""What a client sends, read strictly by the declared type: nothing is guessed, nothing unknown is passed over."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import is_dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+from disarray.web.problems import Problem
+from disarray.web.schema import About, members_of, public_name, undecorated, without_none
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Asked = TypeVar("Asked")
+
+# RFC 3339 with a zone: an instant that everybody reads alike.
+_INSTANT = re.compile(
+    r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?\d*([Zz]|[+-]\d{2}:\d{2})", re.ASCII
+)
+_INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
+
+
+class _MisfitError(Exception):
+    def __init__(self, place: str, expected: str) -> None:
+        super().__init__(place, expected)
+        self.place = place
+        self.expected = expected
+
+
+def read_query(kind: type[Asked], given: Sequence[tuple[str, str]]) -> Asked:
+    """The query parameters of a request as the dataclass that its route declares."""
+    names = [name for name, _ in given]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise _refusal(f"{twice[0]} is given twice")
+    return _refusing(kind, dict(given), from_text=True)
+
+
+def read_body(kind: type[Asked], body: bytes) -> Asked:
+    """The JSON body of a request as the dataclass that its route declares."""
+    try:
+        document = json.loads(
+            body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unambiguous
+        )
+    except (ValueError, RecursionError) as error:
+        raise _refusal(f"the body is not JSON ({error})") from None
+    return _refusing(kind, document, from_text=False)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("a name is given twice")
+    return found
+
+
+def _refusal(what: str) -> Problem:
+    return Problem(400, "not as documented", f"{what}. Nothing was done. See /api/v1/openapi.json.")
+
+
+def _refusing(kind: type[Asked], document: Any, *, from_text: bool) -> Asked:
+    try:
+        read: Asked = _read_members(kind, document, place="", from_text=from_text)
+    except _MisfitError as misfit:
+        raise _refusal(f"{misfit.place or 'the request'}: expected {misfit.expected}") from None
+    return read
+
+
+def _read_members(kind: type[Any], document: Any, *, place: str, from_text: bool) -> Any:
+    if not isinstance(document, dict):
+        raise _MisfitError(place, "an object")
+    members = {member.name: member for member in members_of(kind)}
+    for name in document:
+        if name not in members:
+            raise _MisfitError(
+                f"{place}{name[:100]}", f"no such name; there are {', '.join(members) or 'none'}"
+            )
+    values = {}
+    for field_name, member in zip(kind.__dataclass_fields__, members.values(), strict=True):
+        inside = f"{place}{member.name}"
+        if member.name in document:
+            values[field_name] = _read(member.type, document[member.name], member.about, inside, from_text)
+        elif member.is_required:
+            raise _MisfitError(inside, "a value; it is required")
+        assert public_name(field_name) == member.name
+    return kind(**values)
+
+
+def _read(hint: Any, value: Any, about: About, place: str, from_text: bool) -> Any:
+    plain, is_nullable = without_none(hint)
+    plain, inner = undecorated(plain)
+    about = about if inner == About() else inner
+    if value is None and is_nullable and not from_text:
+        return None
+    if isinstance(plain, type) and is_dataclass(plain):
+        return _read_members(plain, value, place=f"{place}.", from_text=from_text)
+    if get_origin(plain) is list:
+        if not isinstance(value, list):
+            raise _MisfitError(place, "a list")
+        item, item_about = undecorated(get_args(plain)[0])
+        _check_size(len(value), about, place, "entries")
+        return [
+            _read(item, each, item_about, f"{place}[{number}]", from_text)
+            for number, each in enumerate(value)
+        ]
+    return _read_simple(plain, value, about, place, from_text)
+
+
+def _read_simple(plain: Any, value: Any, about: About, place: str, from_text: bool) -> Any:
+    if plain is int:
+        return _read_integer(value, about, place, from_text)
+    if plain is bool:
+        if from_text and value in ("true", "false"):
+            return value == "true"
+        if not isinstance(value, bool):
+            raise _MisfitError(place, "true or false")
+        return value
+    if not isinstance(value, str):
+        raise _MisfitError(place, "a text")
+    if plain is str:
+        return _read_text(value, about, place)
+    if plain is datetime:
+        return _read_instant(value, place)
+    if isinstance(plain, type) and issubclass(plain, Enum):
+        try:
+            return plain(value)
+        except ValueError:
+            raise _MisfitError(place, f"one of {', '.join(each.value for each in plain)}") from None
+    raise TypeError(f"{plain!r} cannot be read from a request")
+
+
+def _read_integer(value: Any, about: About, place: str, from_text: bool) -> int:
+    if from_text:
+        if not _INTEGER.fullmatch(value):
+            raise _MisfitError(place, "a whole number")
+        value = int(value)
+    elif isinstance(value, float) and value.is_integer():
+        value = int(value)  # to JSON Schema 1.0 is an integer
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _MisfitError(place, "a whole number")
+    if (about.minimum is not None and value < about.minimum) or (
+        about.maximum is not None and value > about.maximum
+    ):
+        raise _MisfitError(place, f"{about.minimum} to {about.maximum}")
+    return value
+
+
+def _read_text(value: str, about: About, place: str) -> str:
+    _check_size(len(value), about, place, "characters")
+    if about.pattern is not None and re.search(about.pattern.replace("$", r"\Z"), value) is None:
+        raise _MisfitError(place, f"a text like {about.pattern}")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise _MisfitError(place, "valid Unicode")
+    return value
+
+
+def _check_size(size: int, about: About, place: str, what: str) -> None:
+    if (about.min_length is not None and size < about.min_length) or (
+        about.max_length is not None and size > about.max_length
+    ):
+        raise _MisfitError(place, f"{about.min_length or 0} to {about.max_length} {what}")
+
+
+def _read_instant(value: str, place: str) -> datetime:
+    try:
+        if not _INSTANT.fullmatch(value):
+            raise ValueError
+        return datetime.fromisoformat(value.upper())
+    except ValueError:
+        raise _MisfitError(place, "an instant such as 2026-10-02T08:00:00Z") from None

@@ -1,0 +1,57 @@
+"""The README does what it says, and its numbers are those of the benchmarks."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks.readme import BEGIN, END, ROWS, numbers
+from tests.docs.transcripts import check_page
+
+ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
+
+
+@pytest.mark.postgres
+def test_every_command_of_the_transcript_prints_what_the_page_shows(
+    tmp_path: Path, in_process: dict[str, str]
+) -> None:
+    check_page(README, folder=tmp_path, environment=in_process, without=["disarray verify"])
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+@pytest.mark.postgres
+def test_the_transcript_ends_identical_to_an_independent_recompute(
+    tmp_path: Path, in_process: dict[str, str]
+) -> None:
+    check_page(README, folder=tmp_path, environment=in_process)
+
+
+def test_the_two_commands_are_targets_of_make() -> None:
+    [block] = re.findall(r"^```sh\n(.*?)^```$", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    targets = [line.split()[1] for line in block.splitlines()]
+    assert targets == ["demo", "test"]
+    subprocess.run(["make", "--dry-run", *targets], cwd=ROOT, check=True, capture_output=True)
+
+
+def test_the_numbers_are_those_of_the_committed_results() -> None:
+    shown = README.read_text("utf-8").partition(BEGIN)[2].partition(END)[0].strip()
+    assert shown == numbers(), "run: python -m benchmarks.readme"
+    # A row of a result that is gone would vanish in silence.
+    assert len(shown.splitlines()) == 2 + len(ROWS)
+
+
+def test_no_number_of_a_benchmark_stands_outside_the_generated_table() -> None:
+    text = README.read_text("utf-8")
+    prose = text.partition("## Numbers")[2].partition(BEGIN)[0] + text.partition(END)[2]
+    assert not re.search(r"\d+(\.\d+)? ?(×|times|ms|MB)", prose)
+
+
+def test_the_tests_that_prove_a_promise_exist() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", README.read_text("utf-8"))
+    assert len(named) >= 8
+    assert [name for name in named if not (ROOT / name).exists()] == []

@@ -1,0 +1,90 @@
+"""Fragments that take the place of others under another definition: an operator's decisions outlive it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from disarray.errors import RebuildBlockedError
+from disarray.model.plan import FileChange, FragmentEntry, FragmentId, FragmentState
+from disarray.model.rebuild_plan import plan_reread
+
+HOUR = 3600
+
+
+def fragment(
+    hour: int, state: FragmentState = FragmentState.ACTIVE, *, hours: int = 1, uri: str = "f"
+) -> FragmentEntry:
+    return FragmentEntry(
+        segment_us=hour * HOUR, source_uri=uri, generation=0, path="p", row_group=hour, readings=1,
+        first_position=hour * 10, last_position=(hour + hours) * 10 - 1,
+        first_us=hour * HOUR, last_us=(hour + hours) * HOUR - 1, state=state, fragment_id=FragmentId(hour),
+    )  # fmt: skip
+
+
+def change(*fragments: FragmentEntry, uri: str = "f") -> FileChange:
+    fresh = tuple(replace(each, fragment_id=None, state=FragmentState.ACTIVE) for each in fragments)
+    return FileChange(source_uri=uri, generation=0, seam_position=0, fragments=fresh)
+
+
+PARKED = FragmentState.PARKED
+KNOWN = [fragment(1), fragment(2, PARKED)]
+
+
+def states(*changes: FileChange, horizon_start_us: int | None = None) -> list[FragmentState]:
+    return [each.state for each in plan_reread(changes, KNOWN, horizon_start_us=horizon_start_us).added]
+
+
+def test_everything_known_is_dropped_and_states_are_kept() -> None:
+    planned = plan_reread([change(fragment(1), fragment(2))], KNOWN, horizon_start_us=None)
+    assert planned.dropped == tuple(KNOWN)
+    assert [each.state for each in planned.added] == [FragmentState.ACTIVE, PARKED]
+
+
+def test_what_is_read_at_other_times_now_is_told_by_its_position() -> None:
+    later = replace(fragment(2), first_us=90 * HOUR, last_us=90 * HOUR, segment_us=90 * HOUR)
+    assert states(change(later)) == [PARKED]
+
+
+def test_only_what_the_file_never_said_before_is_held_against_the_horizon() -> None:
+    assert states(change(fragment(1), fragment(5)), horizon_start_us=9 * HOUR) == [
+        FragmentState.ACTIVE,
+        PARKED,
+    ]
+    assert states(change(fragment(5, uri="new"), uri="new"), horizon_start_us=9 * HOUR) == [PARKED]
+
+
+def test_a_release_lets_all_of_the_file_count() -> None:
+    released = replace(change(fragment(1), fragment(2)), is_released=True)
+    assert states(released) == [FragmentState.ACTIVE] * 2
+
+
+def test_a_segment_that_would_mix_what_counts_with_what_does_not_is_refused() -> None:
+    with pytest.raises(RebuildBlockedError, match="blacklist the file and allow it again"):
+        states(change(fragment(1, hours=2)))
+
+
+def test_what_was_rejected_stays_rejected() -> None:
+    known = [fragment(1), fragment(3, FragmentState.REJECTED)]
+    planned = plan_reread([change(fragment(1), fragment(3))], known, horizon_start_us=None)
+    assert [each.state for each in planned.added] == [FragmentState.ACTIVE, FragmentState.REJECTED]
+
+
+def test_a_removed_file_adds_nothing() -> None:
+    assert states(replace(change(fragment(1)), is_removed=True)) == []
+
+
+def test_what_counted_in_a_sealed_segment_stays_as_it_is_and_what_is_new_there_is_parked() -> None:
+    known = [fragment(1, FragmentState.SEALED), fragment(2)]
+    planned = plan_reread(
+        [change(fragment(1), fragment(2)), change(fragment(1, uri="late"), uri="late")],
+        known,
+        horizon_start_us=None,
+        sealed={HOUR},
+    )
+    assert planned.dropped == (fragment(2),)
+    assert [(each.source_uri, each.segment_us, each.state) for each in planned.added] == [
+        ("f", 2 * HOUR, FragmentState.ACTIVE),
+        ("late", HOUR, PARKED),
+    ]

@@ -1,0 +1,284 @@
+"""Every rule of an audit, broken by hand once: that rule fails, and no other. Where nothing is broken all hold."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import uuid
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from disarray.control import connections, files, queue
+from disarray.store.audit import AuditSettings, Outcome, audit
+from disarray.store.audit_rules import RULES
+from disarray.store.lake import Lake
+from tests.plant import Plant
+from tests.worker.conftest import DATASET
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from disarray.control.connections import Connection
+
+pytestmark = pytest.mark.postgres
+
+START = datetime(2026, 10, 1, tzinfo=UTC)
+DEEP = AuditSettings(is_deep=True)
+
+
+def lines(*hours: float, rows: int = 6) -> str:
+    return "".join(
+        f"{(START + timedelta(hours=hour, minutes=9 * row)).isoformat()},{hour + row / 8},{row % 3}\n"
+        for hour in hours
+        for row in range(rows)
+    )
+
+
+def populate(plant: Plant) -> None:
+    """A file that grew, a copy, one with rejected lines, one that is parked, one that is refused, and a dead letter."""
+    header = "time,watts,good\n"
+    grown = plant.write("T1/grown.csv", header + lines(8))
+    plant.ingest(grown)
+    grown.write_text(header + lines(8) + lines(8.05, 9, 10))
+    plant.ingest(grown, plant.write("T1/copy.csv", header + lines(8)))
+    plant.ingest(plant.write("T1/rejected.csv", header + lines(11) + "yesterday,1,1\n"))
+    plant.ingest(plant.write("T1/parked.csv", header + lines(0, 10.5)))
+    refused = plant.write("T2/refused.csv", header + lines(3))
+    plant.ingest(refused, plant.write("T2/allowed.csv", header + lines(4, 5)))
+    dead = plant.write("T2/dead.csv", header + lines(6))
+    plant.notify(dead)
+    with plant.pool.connection() as connection:
+        items = queue.fetch_items(connection, plant.place.holder)
+        failures = [queue.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items]
+        queue.fail_items(connection, failures, plant.place.holder)
+        files.blacklist_file(connection, str(refused), "T2", reason="a test", by="tester")
+    plant.drain()
+
+
+@dataclass(frozen=True)
+class World:
+    """A database of the test's own, a copy of one that was filled once, and the lake that belongs to it."""
+
+    connection: Connection
+    lake: Lake
+
+    def broken(self, settings: AuditSettings = DEEP) -> set[str]:
+        """The names of the rules that do not hold."""
+        verdicts = audit(self.connection, self.lake, settings)
+        return {verdict.rule.name for verdict in verdicts if verdict.outcome is Outcome.BROKEN}
+
+    def damage(self, statement: str) -> None:
+        """Change something as nobody but a superuser can."""
+        changed = self.connection.execute(statement.encode())
+        assert changed.rowcount > 0, "the damage did nothing"
+
+
+@pytest.fixture(scope="module")
+def filled(shared_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    root = tmp_path_factory.mktemp("filled")
+    plant = Plant(root, shared_dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
+    populate(plant)
+    plant.pool.close()
+    return shared_dsn, root / "lake"
+
+
+@pytest.fixture
+def world(filled: tuple[str, Path], server_dsn: str, tmp_path: Path) -> Iterator[World]:
+    dsn, lake = filled
+    name = f"disarray_audited_{uuid.uuid4().hex}"
+    template = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
+    assert isinstance(template, str)
+    copy = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(copy)
+    shutil.copytree(lake, tmp_path / "lake")
+    with connections.connect(psycopg.conninfo.make_conninfo(dsn, dbname=name)) as connection:
+        yield World(connection, Lake(tmp_path / "lake"))
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+
+
+QUEUED = """
+insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at, retry_count)
+select '{uri}', 'T1', 'reingest', clock.at, clock.at - interval '{age}', {attempts}
+from (select disarray.clock() as at) as clock
+"""
+LOCK = """
+insert into disarray.subject_lock (subject_key, instance_name, incarnation, fence, held_since, lease_expires_at)
+select subject.key, '{holder}', known.incarnation, 99999, disarray.clock(), disarray.clock() + interval '{lease}'
+from disarray.instance as known cross join unnest('{subjects}'::text[]) as subject (key)
+"""
+
+DAMAGES = {
+    "pending_files_are_queued": "update disarray.file_info set status = 'pending' where source_uri like '%grown%'",
+    "queued_files_are_known": QUEUED.format(uri="file:///nowhere", age="0", attempts=0),
+    "the_newest_version_is_in": "update disarray.file_info set announced_hash = 'h' where source_uri like '%grown%'",
+    "requests_have_an_end": """
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, metadata)
+        values (disarray.clock(), 'enqueued', 'file:///lost', '{"queue_id": 99999}')
+    """,
+    "blacklisted_files_count_for_nothing": """
+        insert into disarray.file_blacklist
+        select source_uri, 'r', 'b', disarray.clock() from disarray.file_info where source_uri like '%grown%'
+    """,
+    "every_line_is_accounted_for": """
+        update disarray.file_info set metadata = jsonb_set(metadata, '{lines,seen}', '9')
+        where source_uri like '%grown%'
+    """,
+    "kept_lines_are_in_fragments": """
+        update disarray.file_info
+        set metadata = jsonb_set(jsonb_set(metadata, '{lines,seen}', '25'), '{lines,kept}', '24')
+        where source_uri like '%allowed%'
+    """,
+    "no_line_counts_twice": """
+        update disarray.fragment as later
+        set first_position = earlier.last_position
+        from disarray.fragment as earlier
+        where
+            later.source_uri like '%grown%'
+            and later.source_uri = earlier.source_uri
+            and later.segment_us = earlier.segment_us
+            and later.first_position > earlier.last_position
+    """,
+    "segments_count_what_their_fragments_hold": "update disarray.segment set duplicates = duplicates + 1",
+    "numbers_belong_to_a_segment": "update disarray.rollup set segment_us = 7 where subject_key = 'T2'",
+    "bases_follow_from_summaries": """
+        update disarray.segment_metric set base_float = base_float * 1.0000000000000002
+        where metric = 'energy' and segment_us = (select max(segment_us) from disarray.segment_metric)
+    """,
+    "stale_numbers_wait_for_their_repair": """
+        insert into disarray.dirty_range (subject_key, range_start, range_end, reason, created_at)
+        values ('T1', '2026-10-01T09:30Z', 'infinity', 'a test', disarray.clock() - interval '1 h')
+    """,
+    "a_subject_has_one_definition": "update disarray.segment set scan_version = 'older' where subject_key = 'T1'",
+    "segments_come_from_a_commit": "update disarray.segment set run_id = gen_random_uuid() where subject_key = 'T1'",
+    "no_commit_passes_a_newer_fence": """
+        insert into disarray.run (run_id, subject_key, instance_name, fence, committed_at)
+        values (gen_random_uuid(), 'T1', 'Worker01', 0, disarray.clock())
+    """,
+    "claims_stand_on_a_lock": """
+        insert into disarray.ingest_queue (
+            source_uri, subject_key, reason, status, enqueued_at, available_at, claimed_by_instance_name,
+            claimed_incarnation, fence, claimed_at, lease_expires_at
+        )
+        select source_uri, subject_key, 'reingest', 'claimed', disarray.clock(), disarray.clock(), 'Worker01', 1, 1,
+            disarray.clock(), disarray.clock() + interval '1 h'
+        from disarray.file_info where source_uri like '%grown%'
+    """,
+    "locks_belong_to_a_living_holder": LOCK.format(holder="Nobody", lease="1 h", subjects="{T1}"),
+    "a_fence_is_given_once": LOCK.format(holder="Worker01", lease="1 h", subjects="{T1,T2}"),
+    "leases_that_ran_out_are_returned": LOCK.format(holder="Worker01", lease="-1 h", subjects="{T1}"),
+    "due_subjects_are_called": QUEUED.format(uri="subject:reconcile:T1", age="1 h", attempts=0),
+    "due_subjects_are_served": "with bound as (update disarray.instance set subject_patterns = '{OTHER}'), "
+    "called as (update disarray.subject set next_turn_at = disarray.clock())"
+    + QUEUED.format(uri="subject:reconcile:T1", age="1 h", attempts=0),
+    "attempts_are_limited": QUEUED.format(uri="subject:reconcile:T1", age="0", attempts=5),
+    "what_is_kept_of_a_file_is_limited": """
+        update disarray.file_info set metadata = metadata || jsonb_build_object('more', repeat('x', 16384))
+        where source_uri like '%grown%'
+    """,
+    "rejected_rows_are_limited": """
+        insert into disarray.rejected_row
+        select source_uri, 1000 + number, 1, reason, detail, sample, run_id
+        from disarray.rejected_row cross join generate_series(1, 1000) as number
+    """,
+    "readings_have_an_origin": "delete from disarray.file_fingerprint where source_uri like '%grown%'",
+    "dead_letters_say_why_and_can_be_retried": """
+        update disarray.file_info set failed_request = null where status = 'failed'
+    """,
+    "rejected_lines_can_be_looked_at": "delete from disarray.rejected_row",
+    "what_is_parked_can_be_decided": "update disarray.file_info set status = 'processed' where status = 'parked'",
+    "lake_files_are_as_written": "update disarray.lake_file set checksum = 'other'",
+    "segments_read_as_they_were_scanned": "update disarray.segment set digest = 'other' where subject_key = 'T1'",
+}
+
+
+def cut_a_file_short(lake: Lake) -> None:
+    path = next(lake.root.rglob("*.parquet"))
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def delete_a_file(lake: Lake) -> None:
+    next(lake.root.rglob("*.parquet")).unlink()
+
+
+def leave_an_orphan(lake: Lake) -> None:
+    orphan = Path(lake.new_file("tools", uuid.uuid4(), 0))
+    orphan.write_bytes(b"PAR1")
+    os.utime(orphan, (0, 0))
+
+
+LAKE_DAMAGES: dict[str, Callable[[Lake], None]] = {
+    "the_lake_has_every_file": cut_a_file_short,
+    "orphans_are_swept": leave_an_orphan,
+}
+
+
+def test_all_holds_where_nothing_is_broken(world: World) -> None:
+    verdicts = audit(world.connection, world.lake, replace(DEEP, patience=timedelta(0)))
+    assert [verdict.findings for verdict in verdicts] == [()] * len(RULES)
+    assert {verdict.outcome for verdict in verdicts} == {Outcome.HOLDS}
+
+
+@pytest.mark.parametrize("rule", DAMAGES)
+def test_a_broken_rule_is_found_and_no_other(world: World, rule: str) -> None:
+    world.damage(DAMAGES[rule])
+    assert world.broken() == {rule}
+
+
+@pytest.mark.parametrize("rule", LAKE_DAMAGES)
+def test_a_damaged_lake_is_found_without_reading_all_of_it(world: World, rule: str) -> None:
+    LAKE_DAMAGES[rule](world.lake)
+    assert world.broken(AuditSettings()) == {rule}
+
+
+def test_a_file_of_the_lake_that_is_gone_is_found(world: World) -> None:
+    delete_a_file(world.lake)
+    assert world.broken(AuditSettings()) == {"the_lake_has_every_file"}
+
+
+def test_every_rule_is_broken_by_one_of_these_tests() -> None:
+    assert DAMAGES.keys() | LAKE_DAMAGES.keys() == {rule.name for rule in RULES}
+
+
+def test_numbers_that_are_known_to_be_stale_are_left_out_and_the_others_are_not(world: World) -> None:
+    world.damage(
+        "insert into disarray.dirty_range (subject_key, range_start, range_end, reason, created_at) "
+        "values ('T1', '2026-10-01T09:30Z', 'infinity', 'a test', disarray.clock())"
+    )
+    world.damage("update disarray.segment_metric set base_int = -1 where subject_key = 'T1'")
+    [verdict] = [
+        each
+        for each in audit(world.connection, world.lake)
+        if each.rule.name == "bases_follow_from_summaries"
+    ]
+    assert verdict.note == "not at rest: what is stale of tools/T1 is left out"
+    assert {finding.found_at for finding in verdict.findings} == {"tools/T1 2026-10-01T08:00:00Z"}
+
+
+def test_nothing_is_broken_while_a_worker_is_at_work(tmp_path: Path, dsn: str) -> None:
+    plant = Plant(tmp_path, dsn, description=DATASET)
+    written = [
+        plant.write(f"T{number % 3}/{number}.csv", "time,watts,good\n" + lines(number % 7, number % 5 + 0.1))
+        for number in range(24)
+    ]
+    worker = threading.Thread(target=lambda: [plant.ingest(path) for path in written])
+    worker.start()
+    audits = 0
+    try:
+        with connections.connect(dsn) as connection:
+            while worker.is_alive() or not audits:
+                verdicts = audit(connection, plant.place.lake)
+                assert [finding for verdict in verdicts for finding in verdict.findings] == []
+                audits += 1
+    finally:
+        worker.join()
+        plant.pool.close()
+    assert plant.place.lake.root.is_dir()

@@ -1,0 +1,97 @@
+"""Figures for Prometheus, and the dashboard and alerts that are made from them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from disarray.control.timings import BOUNDS_SECONDS, Timings
+
+if TYPE_CHECKING:
+    from tests.plant import Plant
+    from tests.web.conftest import Client
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
+
+
+def samples(client: Client) -> Samples:
+    response = client.http.get("/metrics")
+    assert response.status_code == 200
+    assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(response.text)
+        for sample in family.samples
+    }
+
+
+def with_labels(**labels: str) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(labels.items()))
+
+
+@pytest.mark.postgres
+def test_facts_are_counted_in_the_database(plant: Plant, ada: Client, late: str) -> None:
+    found = samples(ada)
+    assert found["disarray_commits_total", ()] == 3
+    assert found["disarray_files_total", with_labels(outcome="read")] == 3
+    assert found["disarray_readings_total", with_labels(outcome="parked")] == 120
+    assert found["disarray_late_readings_total", ()] == 120
+    assert found["disarray_repair_readings_total", ()] == 120
+    assert found["disarray_lateness_seconds_bucket", with_labels(le="0")] == 2
+    assert found["disarray_lateness_seconds_count", ()] == 3
+    assert found["disarray_recent_events", with_labels(event="completed")] == 3
+    assert found["disarray_recent_events", with_labels(event="lease_expired")] == 0
+    assert found["disarray_commit_seconds_count", ()] >= 3
+
+
+@pytest.mark.postgres
+def test_the_backlog_and_its_age_are_told(plant: Plant, ada: Client) -> None:
+    assert samples(ada)["disarray_queue_oldest_seconds", ()] == 0
+    plant.notify(plant.write("TOOL07/12.csv", "time,watts,good\n"))
+    found = samples(ada)
+    assert found["disarray_queue_items", with_labels(status="available")] == 1
+    assert found["disarray_queue_oldest_seconds", ()] > 0
+    assert found["disarray_files_known", with_labels(status="pending")] == 1
+    assert found["disarray_instance_seen_seconds", with_labels(instance="Worker01", state="active")] >= 0
+
+
+@pytest.mark.postgres
+def test_no_label_names_a_subject_or_a_file(ada: Client, late: str) -> None:
+    labels = {label for _, given in samples(ada) for label, _ in given}
+    assert labels == {"outcome", "le", "status", "state", "instance", "event", "route", "version"}
+
+
+def named_in(text: str) -> set[str]:
+    return set(re.findall(r"\bdisarray_[a-z_]+", text))
+
+
+@pytest.mark.postgres
+def test_dashboard_and_alerts_name_only_what_is_exported(ada: Client, late: str) -> None:
+    samples(ada)  # so that requests were timed
+    exported = {name for name, _ in samples(ada)}
+    dashboard = json.loads((DEPLOY / "grafana" / "disarray.json").read_text())
+    asked = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
+    assert len(asked) > 10
+    assert named_in("\n".join(asked)) <= exported
+    alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
+    assert len(named_in(alerts)) >= 5
+    assert named_in("\n".join(line for line in alerts.splitlines() if "expr:" in line)) <= exported
+
+
+def test_a_duration_is_counted_in_the_class_that_it_fits() -> None:
+    timings = Timings()
+    for seconds in (0.0, BOUNDS_SECONDS[0], BOUNDS_SECONDS[0] + 1e-9, 1e9):
+        timings.observe("x", seconds, kind="a")
+    with pytest.raises(ZeroDivisionError), timings.timed("x", kind="b"):
+        _ = 1 // 0
+    counted = timings.of("x")
+    assert counted["a"].counts == (2, 1, *[0] * (len(BOUNDS_SECONDS) - 2), 1)
+    assert sum(counted["b"].counts) == 1
+    assert timings.of("y") == {}

@@ -1,0 +1,83 @@
+"""Numbers over REST are the numbers of the store, with every bit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from disarray.store.values import value_at
+
+if TYPE_CHECKING:
+    from tests.plant import Plant
+    from tests.web.conftest import Client
+
+pytestmark = pytest.mark.postgres
+
+
+def test_a_value_has_every_bit_of_the_stored_one(plant: Plant, ada: Client) -> None:
+    dataset = plant.datasets["tools"]
+    [metric] = [metric for metric in dataset.metrics if metric.name == "energy"]
+    with plant.pool.connection() as connection:
+        [stored] = value_at(
+            connection, plant.place.lake, dataset=dataset, subject_key="TOOL07", metric=metric
+        ).values
+    answer = ada.get("values", subject="TOOL07", metric="energy")
+    [value] = answer["values"]
+    assert value["value"] == stored.number
+    assert value["final"] is True
+    assert (answer["stale_from"], value["at"]) == (None, "2026-10-01T11:59:30Z")
+
+
+def test_values_inside_a_segment_and_before_the_first_reading(plant: Plant, ada: Client) -> None:
+    inside = ada.get("values", subject="TOOL07", metric="good_total", at="2026-10-01T02:30:10+02:00")
+    [value] = inside["values"]
+    assert (value["at"], value["reading_at"]) == ("2026-10-01T00:30:10Z", "2026-10-01T00:30:00Z")
+    before = ada.get("values", subject="TOOL07", metric="good_total", at="2026-09-30T00:00:00Z")
+    assert before["values"] == []
+
+
+def test_a_series_has_a_value_for_each_instant(plant: Plant, ada: Client) -> None:
+    def ask(every: str, expect: int = 200) -> Any:
+        span = ("2026-10-01T00:00:00Z", "2026-10-01T12:00:00Z")
+        return ada.get("series", expect=expect, span=span, subject="TOOL07", metric="good_total", every=every)
+
+    values = ask("1 h")["values"]
+    assert [value["at"][11:13] for value in values] == [f"{hour:02}" for hour in range(13)]
+    assert "let 'from' be before" in ask("0 s", expect=422)["detail"]
+    ask("1 us", expect=422)
+    ask("an hour", expect=400)
+
+
+def test_unknown_names_are_answered_with_the_nearest(plant: Plant, ada: Client) -> None:
+    assert (
+        "did you mean 'TOOL07'?" in ada.get("values", subject="TOOL7", metric="energy", expect=404)["detail"]
+    )
+    assert (
+        "did you mean 'energy'?" in ada.get("values", subject="TOOL07", metric="enrgy", expect=404)["detail"]
+    )
+
+
+def test_rollups_subjects_and_restatements_are_those_of_the_store(
+    plant: Plant, ada: Client, late: str
+) -> None:
+    answer = ada.get(
+        "rollups",
+        subject="TOOL07",
+        rollup="hourly",
+        span=("2026-10-01T08:00:00Z", "2026-10-01T10:00:00Z"),
+    )
+    assert [(bucket["start"], bucket["values"]["readings"]) for bucket in answer["buckets"]] == [
+        ("2026-10-01T08:00:00Z", 120),
+        ("2026-10-01T09:00:00Z", 120),
+    ]
+    [subject] = ada.get("subjects")["subjects"]
+    assert subject == {
+        "subject": "TOOL07",
+        "dataset": "tools",
+        "first": "2026-10-01T00:00:00Z",
+        "last": "2026-10-01T11:59:30Z",
+    }
+    restated = ada.get("restatements", subject="TOOL07")["restatements"]
+    assert {each["metric"] for each in restated} == {"energy", "good_total"}
+    assert restated[0]["uris"] == [late]
