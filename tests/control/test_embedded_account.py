@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
+import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -29,6 +32,28 @@ def test_root_steps_down_to_an_account_without_rights(state_dir: Path) -> None:
     assert int(status["CapEff"], 16) == 0
     with psycopg.connect(server.dsn) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute("select pg_read_file(%s)", [str(state_dir / "postgres.log")])
+
+
+def test_first_starts_at_once_make_the_account_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def find(name: str) -> pwd.struct_passwd:
+        if not made:
+            raise KeyError(name)
+        return pwd.struct_passwd((name, "x", 990 + len(made), 990, "", "/nonexistent", "/usr/sbin/nologin"))
+
+    def add_slowly(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        time.sleep(0.3)
+        made.append(command[-1])
+        return subprocess.CompletedProcess(command, 0, b"", b"")
+
+    monkeypatch.setattr(account, "_COPIES", tmp_path / "copies")
+    monkeypatch.setattr(pwd, "getpwnam", find)
+    monkeypatch.setattr(subprocess, "run", add_slowly)
+    with ThreadPoolExecutor() as threads:
+        accounts = list(threads.map(account.account_for, [tmp_path] * 4))
+    assert made == [account.SERVICE_ACCOUNT]
+    assert {each.uid for each in accounts} == {991}
 
 
 def test_data_below_a_closed_folder_is_served_and_the_folder_stays_closed(tmp_path: Path) -> None:

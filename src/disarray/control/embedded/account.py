@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.util
 import os
@@ -94,24 +95,47 @@ def account_for(owned: Path) -> Account:
 
 def _service_account() -> Account:
     # Not a shared account (postgres, nobody): `copy … from program` would reach the files of other services.
+    account = _find_service_account()
+    if account is None:
+        with _one_at_a_time():
+            account = _find_service_account() or _make_service_account()
+    return account
+
+
+def _find_service_account() -> Account | None:
+    try:
+        entry = pwd.getpwnam(SERVICE_ACCOUNT)
+    except KeyError:
+        return None
+    return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Two useradd at once both succeed: the second replaces the account, and the user id that the first one got."""
+    _make_public_folder(_COPIES)
+    with (_COPIES / "account.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make_service_account() -> Account:
     command = ["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent"]
-    reason = ""
-    for _ in range(3):  # two first starts at once: the loser finds the account, or the password file locked
-        with contextlib.suppress(KeyError):
-            entry = pwd.getpwnam(SERVICE_ACCOUNT)
-            return Account(entry.pw_name, entry.pw_uid, entry.pw_gid)
-        try:
-            made = subprocess.run(
-                [*command, "--shell", "/usr/sbin/nologin", SERVICE_ACCOUNT], capture_output=True, check=False
-            )
-            reason = made.stderr.decode(errors="replace").strip()
-        except FileNotFoundError:
-            reason = "there is no useradd on this machine"
-    raise EmbeddedServerError(
-        f"PostgreSQL refuses to run as root, and the account {SERVICE_ACCOUNT} could not be made: {reason}. "
-        "Nothing was changed. "
-        f"Make a system account named {SERVICE_ACCOUNT}, or run disarray as a plain user."
-    )
+    try:
+        made = subprocess.run(
+            [*command, "--shell", "/usr/sbin/nologin", SERVICE_ACCOUNT], capture_output=True, check=False
+        )
+        reason = made.stderr.decode(errors="replace").strip()
+    except FileNotFoundError:
+        reason = "there is no useradd on this machine"
+    account = _find_service_account()
+    if account is None:
+        raise EmbeddedServerError(
+            f"PostgreSQL refuses to run as root, and the account {SERVICE_ACCOUNT} could not be made: {reason}. "
+            "Nothing was changed. "
+            f"Make a system account named {SERVICE_ACCOUNT}, or run disarray as a plain user."
+        )
+    return account
 
 
 def find_programs(account: Account) -> Path:
