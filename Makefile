@@ -7,7 +7,7 @@ READY := $(VENV)/.ready-$(shell cat pyproject.toml requirements/lock.txt scripts
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup java demo example test check static format lint types imports sql unit lock bench-queue bench bench-full bench-timescale test-timescale soak clean
+.PHONY: help setup java demo example test check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -68,30 +68,13 @@ lock: setup ## resolve the dependencies again and write requirements/*.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/lock.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra bench --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/bench.txt
 
-bench-queue: ## jobs per second beside procrastinate and PgQueuer
+bench: java ## every benchmark at a short size, some ten minutes; BENCH_ARGS=queue runs one alone
 	@scripts/setup-bench .venv-bench
-	.venv-bench/bin/python -m benchmarks.queue $(BENCH_ARGS)
+	.venv-bench/bin/python -m benchmarks $(BENCH_ARGS)
 
-bench-timescale: setup java ## readings in a hypertable beside a bare COPY and a window-function UPDATE
-	$(BIN)/python -m benchmarks.timescale $(BENCH_ARGS)
-
-# A benchmark that misses its goal ends with 1; the others are run all the same, and the target fails at its end.
-BENCH := .venv-bench/bin/python -m benchmarks
-bench: java ## every benchmark of the pipeline at a short size; the table goes to benchmarks/results/README.md
+bench-full: java ## the same at the sizes of the goals, an hour and 15 GB of disk; writes benchmarks/results and the README
 	@scripts/setup-bench .venv-bench
-	@missed=; \
-	for run in "replay" "agent_scan --files 20000" "small_files --files 1000 --turns 2" "ingest --rows 2000000 --files 40 --turns 2" \
-	    "disorder --rows 4000000 --files 80 --turns 1" "read_during_repair --days 60 --seconds 5 --turns 2" \
-	    "late_repair --history 1000000 3000000 --classic-rows 300000 --day-rows 2000000 --repairs 5"; \
-	do echo "== $$run"; $(BENCH).$$run || missed="$$missed $${run%% *}"; done; \
-	test -z "$$missed" || { echo "missed:$$missed"; exit 1; }
-
-bench-full: java ## the same at full size, half an hour on two idle cores and some 15 GB of disk
-	@scripts/setup-bench .venv-bench
-	@missed=; \
-	for run in replay agent_scan small_files ingest disorder read_during_repair late_repair; \
-	do echo "== $$run"; $(BENCH).$$run || missed="$$missed $$run"; done; \
-	test -z "$$missed" || { echo "missed:$$missed"; exit 1; }
+	.venv-bench/bin/python -m benchmarks --full $(BENCH_ARGS)
 
 clean: ## remove the environment and the embedded state
 	-$(BIN)/disarray db stop

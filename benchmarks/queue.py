@@ -1,8 +1,8 @@
 """How fast is our queue beside procrastinate and PgQueuer, and does a claim stay quick when much is queued?
 
-    make bench-queue                                            # the embedded server
-    make bench-queue BENCH_ARGS='--dsn "host=… user=postgres"'  # any PostgreSQL ≥ 15
-    make bench-queue BENCH_ARGS=--quick                         # a minute, for a first look
+    python -m benchmarks.queue                               # the embedded server
+    python -m benchmarks.queue --dsn "host=… user=postgres"  # any PostgreSQL ≥ 15
+    python -m benchmarks.queue --quick                       # a minute, for a first look
 
 One run, one server, commits that wait for the disk, one connection each. The contenders take turns (A B C A B C), the
 first round of each load is warm-up, each database is vacuumed and analyzed before every round, and the median round
@@ -14,15 +14,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import platform
 import random
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -30,8 +26,7 @@ import uvloop
 from benchmarks import claim_latency, report, throughput
 from benchmarks.claim_latency import SHAPES, ClaimLatency
 from benchmarks.contenders import Contender, Disarray, PgQueuer, Procrastinate
-from benchmarks.goals import goal_table
-from benchmarks.readme import write_readme
+from benchmarks.goals import conclude
 from benchmarks.server import Server, shared_server
 from benchmarks.throughput import Load, Throughput
 
@@ -40,7 +35,6 @@ if TYPE_CHECKING:
 
 SEED = 20260101
 OWN_BATCH = 1_000
-RESULTS = Path(__file__).parent / "results" / "queue.json"
 
 
 @dataclass(frozen=True)
@@ -103,12 +97,11 @@ async def measure_latency(server: Server, extent: Extent) -> list[ClaimLatency]:
     return results
 
 
-def main() -> int:
-    """Measure, print, write; 1 when a goal is missed."""
+def main() -> None:
+    """Measure, print and keep; ends with 1 when a goal is missed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--dsn", help="a superuser of any PostgreSQL ≥ 15; the embedded server otherwise")
     parser.add_argument("--quick", action="store_true", help="fewer jobs and rounds, a shallower queue")
-    parser.add_argument("--output", type=Path, default=RESULTS)
     arguments = parser.parse_args()
     extent = QUICK if arguments.quick else FULL
 
@@ -119,29 +112,17 @@ def main() -> int:
         latencies = runner.run(measure_latency(server, extent))
     goals = [*report.throughput_goals(rates, own_batch=OWN_BATCH), *report.latency_goals(latencies)]
 
-    print("", report.latency_table(latencies), goal_table(goals), sep="\n\n")
-    document = {
-        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": "python -m benchmarks.queue" + (" --quick" if arguments.quick else ""),
+    print("", report.latency_table(latencies), sep="\n\n")
+    figures = {
         "seed": SEED,
-        "machine": {
-            "architecture": platform.machine(),
-            "cores": os.cpu_count(),
-            "python": platform.python_version(),
-            "load_average": [round(load, 1) for load in os.getloadavg()],
-        },
         "server": server.describe(),
         "versions": versions,
         "extent": asdict(extent),
         "throughput": [asdict(one) for one in rates],
         "claim_latency": [asdict(one) for one in latencies],
-        "goals": [{**asdict(goal), "is_met": goal.is_met} for goal in goals],
     }
-    arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    arguments.output.write_text(json.dumps(document, indent=2) + "\n")
-    write_readme()
-    return 0 if all(goal.is_met for goal in goals) else 1
+    conclude("queue", goals, figures)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

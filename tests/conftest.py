@@ -85,6 +85,9 @@ def template_database(server_dsn: str) -> Iterator[str]:
             as 'select clock_timestamp() + (select ahead from disarray.test_clock)';
             """
         )
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        # Else TimescaleDB looks into it now and then, and nothing can be cloned for as long.
+        admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(name)))
     yield name
     _drop_database(server_dsn, name)
 
@@ -150,7 +153,7 @@ def _create_database(server_dsn: str, name: str, *, template: str = "template0")
                 admin.execute(statement)
                 break
             except psycopg.errors.ObjectInUse:
-                # TimescaleDB looks into every database now and then whether it is wanted there.
+                # Somebody's look into the template is not over yet.
                 if attempt == 49:
                     raise
                 time.sleep(0.1)

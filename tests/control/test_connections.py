@@ -116,6 +116,16 @@ def test_the_limits_are_in_force_from_the_first_statement_on(dsn: str) -> None:
     }
 
 
+def test_statements_are_not_compiled_whatever_the_server_says(dsn: str) -> None:
+    with connections.connect(dsn) as connection:
+        connection.execute(
+            "do $$ begin execute format('alter database %I set jit = on', current_database()); end $$"
+        )
+    with psycopg.connect(dsn) as others, connections.connect(dsn) as ours:
+        assert others.execute("show jit").fetchone() == ("on",)
+        assert ours.execute("show jit").fetchone() == ("off",)
+
+
 @pytest.mark.parametrize("lease_seconds", [1, 30, 300, 86_400])
 def test_every_limit_lies_below_half_the_lease(lease_seconds: int) -> None:
     limits = SessionLimits.for_lease(lease_seconds)

@@ -81,11 +81,16 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def filled(shared_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def filled(shared_dsn: str, server_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     root = tmp_path_factory.mktemp("filled")
     plant = Plant(root, shared_dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
     populate(plant)
     plant.pool.close()
+    name = psycopg.conninfo.conninfo_to_dict(shared_dsn)["dbname"]
+    with psycopg.connect(server_dsn, autocommit=True) as admin:
+        # It is cloned from here on, which needs it to be nobody's: TimescaleDB has a scheduler in each database.
+        admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(str(name))))
+        admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
     return shared_dsn, root / "lake"
 
 
