@@ -106,7 +106,7 @@ def _lines() -> Iterator[tuple[str, str, str, str]]:
 
 
 def _limit(goal: dict[str, Any]) -> str:
-    missed = ", short run" if not goal["applies"] else "" if goal["met"] else ", missed"
+    missed = ", short run" if not goal.get("applies", True) else "" if goal["met"] else ", missed"
     return f"{'≥' if goal['at_least'] else '≤'} {goal['limit']:g}{missed}"
 
 

@@ -321,7 +321,7 @@ def everything_about_a_table(session: Connection) -> None:
     files.enqueue_file(session, "file:///shelf", "SHELF1", metadata={"dataset": "shelf"})
     [item] = queue.fetch_items(session, holder)
     types = readings.clear_rows(
-        session, "shelf", "SHELF1", holder, fence=item.fence, store=Store.TIMESCALE, segments=[0]
+        session, "shelf", "SHELF1", holder, fence=item.fence, store=Store.TIMESCALE, kept_of={0: 0}
     )
     assert (types["amps"], types["job"], types["_local_sum"]) == ("bigint", "text", "bigint")
     assert readings.list_copies(session, "shelf") == []

@@ -14,6 +14,7 @@ from psycopg import sql
 
 from disarray.control import connections, readings
 from disarray.errors import InvalidRequestError, StoreMismatchError
+from disarray.kernels import table_rows
 from disarray.model.dataset import Store
 from disarray.model.duration import HOUR, MINUTE
 from disarray.model.tables import identifier, readings_table
@@ -200,6 +201,29 @@ def test_a_late_file_writes_the_rows_of_its_segments_and_no_other(table_plant: P
         key: version for key, version in before.items() if key[0] != touched
     }
     assert len(after) == len(before) + len(late)
+
+
+def test_a_late_file_leaves_the_rows_to_the_left_of_it_alone(
+    table_plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_rows, "_LEAST_BLOCK", 4)
+    rows = sorted(rows_of(6, hours=(0,)), key=lambda row: row.at_us)
+    early, late = rows[:30] + rows[35:], rows[30:35]
+    table_plant.ingest(write(table_plant, "C1/0.csv", early))
+    before = versions(table_plant)
+    late_path = write(table_plant, "C1/late.csv", late)
+    table_plant.ingest(late_path)
+    after = versions(table_plant)
+    kept = [key for key in after if before.get(key) == after[key]]
+    assert (len(before), len(after), len(kept)) == (45, 50, 28)
+    assert kept == sorted(after)[:28]
+    with table_plant.pool.connection() as connection:
+        connection.execute("select disarray.blacklist_file(%s, 'C1', 'test', 'tester')", (str(late_path),))
+    table_plant.drain()
+    again = versions(table_plant)
+    assert len(again) == 45
+    assert [again[key] for key in kept] == [before[key] for key in kept]
+    assert len(told(table_plant)) == 45
 
 
 def test_rows_go_when_their_file_does_and_a_copy_that_takes_over_is_named(table_plant: Plant) -> None:

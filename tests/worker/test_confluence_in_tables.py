@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import values
+from disarray.kernels import table_rows
 from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
 from tests.plant import Plant
 from tests.store.agreement import assert_stores_agree
@@ -30,7 +31,10 @@ def plant(tmp_path_factory: pytest.TempPathFactory, shared_dsn: str) -> Iterator
     """One plant for all examples, every dataset in a table."""
     description = in_store(DESCRIPTION, "timescale")
     built = Plant(tmp_path_factory.mktemp("plant"), shared_dsn, description=description)
-    yield built
+    with pytest.MonkeyPatch.context() as patched:
+        # Segments are short here: without this, none of them would have a beginning that stays.
+        patched.setattr(table_rows, "_LEAST_BLOCK", 2)
+        yield built
     built.pool.close()
 
 

@@ -121,5 +121,5 @@ def test_a_commit_that_was_planned_on_the_old_store_is_refused(plant: Plant) -> 
                 plant.place.holder,
                 fence=item.fence,
                 store=Store.LAKE,
-                segments=[],
+                kept_of={},
             )

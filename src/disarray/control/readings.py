@@ -14,7 +14,7 @@ from disarray.model.segments import datetime_of
 from disarray.model.tables import CHANNEL_COLUMN, EVENT_AT, ORDINAL, SUBJECT_KEY, readings_table
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
@@ -111,12 +111,15 @@ def clear_rows(
     *,
     fence: int,
     store: Store,
-    segments: Sequence[int],
+    kept_of: Mapping[int, int],
 ) -> dict[str, str]:
-    """Make room: the rows of these segments go. The columns of the table and their types, sure until the commit."""
+    """Make room: the rows of these segments go, but the first so many of each.
+
+    The columns of the table and their types, sure until the commit.
+    """
     with translated_errors():
         rows = connection.execute(
-            "select name, type from disarray.clear_rows(%s, %s, %s, %s, %s, %s, %s::bigint[])",
+            "select name, type from disarray.clear_rows(%s, %s, %s, %s, %s, %s, %s::bigint[], %s::integer[])",
             (
                 dataset,
                 subject_key,
@@ -124,7 +127,8 @@ def clear_rows(
                 holder.incarnation,
                 fence,
                 store,
-                list(segments),
+                list(kept_of),
+                list(kept_of.values()),
             ),
         ).fetchall()
     return dict(rows)

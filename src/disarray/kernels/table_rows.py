@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _EXTREMES = (MetricKind.MIN, MetricKind.MAX)
+_LEAST_BLOCK = 1024
+_MOST_BLOCKS = 16
 
 
 def table_rows(
@@ -89,19 +92,40 @@ def row_schema(table: ReadingsTable) -> pa.Schema:
 
 
 def digest_rows(rows: pa.Table, source_uris: Sequence[str], sources: Any) -> str:
-    """A hash of all that the rows say: readings, folds, and where they came from.
+    """Hashes of all that the rows say, block after block: readings, folds, and where they came from.
 
-    `sources` has for each row the place of its uri in `source_uris`. The first n rows of a segment have the digest of a
-    segment with those rows alone, so that what was only added to is seen by one look at its beginning.
+    `sources` has for each row the place of its uri in `source_uris`.
     """
+    return ".".join(_digest_blocks(rows, source_uris, sources, block=_block_rows(rows.num_rows)))
+
+
+def count_rows_alike(
+    rows: pa.Table, source_uris: Sequence[str], sources: Any, *, stored_rows: int, stored_digest: str
+) -> int:
+    """How many of the first rows are those which a table has, by its digest: all that precede a block that differs."""
+    block = _block_rows(stored_rows)
+    found = _digest_blocks(rows.slice(0, stored_rows), source_uris, sources[:stored_rows], block=block)
+    known = stored_digest.split(".")
+    alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(found, known, strict=False)))
+    return stored_rows if alike == len(known) else alike * block
+
+
+def _block_rows(rows: int) -> int:
+    """Some sixteen blocks in a segment, so that a late row leaves most of what stands to the left of it alone."""
+    block = _LEAST_BLOCK
+    while block * _MOST_BLOCKS < rows:
+        block *= 2
+    return block
+
+
+def _digest_blocks(rows: pa.Table, source_uris: Sequence[str], sources: Any, *, block: int) -> list[str]:
     marks = np.array(
         [int.from_bytes(blake3(uri.encode()).digest(length=8), "little", signed=True) for uri in source_uris],
         dtype=np.int64,
     )
     said = sorted(set(rows.column_names) - {SEGMENT_US, ORDINAL, SOURCE_ID, SUBJECT_KEY})
-    return digest_table(
-        rows.select(said).append_column("_source", pa.array(marks[sources] if len(marks) else sources))
-    )
+    whole = rows.select(said).append_column("_source", pa.array(marks[sources] if len(marks) else sources))
+    return [digest_table(whole.slice(start, block)) for start in range(0, whole.num_rows, block)]
 
 
 def locals_from_rows(rows: pa.Table, column: TableMetric, metric: Metric) -> Locals:

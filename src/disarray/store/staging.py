@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Self
 
 from disarray.errors import FragmentWriteError
 from disarray.kernels.copying import encode_rows
-from disarray.kernels.table_rows import digest_rows, table_rows, uri_of
+from disarray.kernels.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +37,7 @@ class StagedRows:
 
     digest: str | None  # of all rows, kept ones included; None: there are none
     kept: int
+    replaces: bool  # the table may hold rows beyond those that are kept, which have to go
     added: int
     path: str
     offset: int
@@ -63,7 +64,7 @@ class StagingFile:
                 self._path.unlink(missing_ok=True)
 
     def put(self, kept: KeptReadings, wanted: RowsWanted, *, subject: str, segment_us: int) -> StagedRows:
-        """Stage what the table lacks of a segment: nothing, its new tail, or all of it."""
+        """Stage what the table lacks of a segment: what stands right of the first row that it does not have."""
         merged = kept.merged
         rows = table_rows(
             merged,
@@ -75,16 +76,11 @@ class StagingFile:
         )
         uris = [uri_of(key) for key in merged.uris]
         digest = digest_rows(rows, uris, merged.sources) if rows.num_rows else None
-        stored = wanted.stored_rows
-        if wanted.stored_digest is None or stored > rows.num_rows:
-            known = 0
-        elif wanted.stored_digest == digest:
-            known = rows.num_rows
-        else:
-            begins_alike = wanted.stored_digest == digest_rows(
-                rows.slice(0, stored), uris, merged.sources[:stored]
+        known = 0
+        if wanted.stored_digest is not None:
+            known = count_rows_alike(
+                rows, uris, merged.sources, stored_rows=wanted.stored_rows, stored_digest=wanted.stored_digest
             )
-            known = stored if begins_alike else 0
         try:
             offset, length = self._write(encode_rows(rows.slice(known)))
         except OSError as error:
@@ -92,6 +88,7 @@ class StagingFile:
         return StagedRows(
             digest=digest,
             kept=known,
+            replaces=wanted.stored_digest is None or known < wanted.stored_rows,
             added=rows.num_rows - known,
             path=str(self._path),
             offset=offset,

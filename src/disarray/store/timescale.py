@@ -113,7 +113,11 @@ class TableReadings:
             fence=fence,
             store=planned_on,
             # Rows that only come after those which are there need no look at them.
-            segments=[segment for segment, staged in changed.items() if staged is None or not staged.kept],
+            kept_of={
+                segment: 0 if staged is None else staged.kept
+                for segment, staged in changed.items()
+                if staged is None or staged.replaces
+            },
         )
         failpoint("commit.rows_cleared", connection, about=subject_key)
         batch: list[StagedRows] = []

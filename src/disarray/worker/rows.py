@@ -73,7 +73,7 @@ def write_rows(
     changed = {
         segment_us: result.rows
         for segment_us, result in results.items()
-        if result.rows is None or result.rows.added or not result.rows.kept
+        if result.rows is None or result.rows.added or result.rows.replaces
     }
     if not changed:
         return

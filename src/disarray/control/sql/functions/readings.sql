@@ -562,7 +562,8 @@ create function disarray.clear_rows(
     p_incarnation bigint,
     p_fence bigint,
     p_store text,
-    p_segments bigint[]
+    p_segments bigint[],
+    p_kept integer[]
 )
 returns table (name text, type text)
 language plpgsql
@@ -574,7 +575,7 @@ declare
 begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation, p_fence);
     perform hold_store(p_dataset, p_store);
-    v_table := drop_rows(p_dataset, p_subject_key, p_segments);
+    v_table := drop_rows(p_dataset, p_subject_key, p_segments, p_kept);
     return query
     select
         known.attname::text,
@@ -586,17 +587,19 @@ begin
         and not known.attisdropped;
 end
 $$;
-comment on function disarray.clear_rows(text, text, text, bigint, bigint, text, bigint[]) is
-    'Make room in the table of a dataset: delete the rows of these segments. '
+comment on function disarray.clear_rows(text, text, text, bigint, bigint, text, bigint[], integer[]) is
+    'Make room in the table of a dataset: delete the rows of these segments, but the first so many of each. '
     'The columns as they are, and will be until the transaction ends: what is copied in must have exactly these types.';
 
-create function disarray.drop_rows(p_dataset text, p_subject_key text, p_segments bigint[] default null)
+create function disarray.drop_rows(
+    p_dataset text, p_subject_key text, p_segments bigint[] default null, p_kept integer[] default null
+)
 returns regclass
 language plpgsql
 as $$
 declare
     v_definition jsonb;
-    v_segment_us bigint;
+    v_number integer;
 begin
     select known.definition
     into v_definition
@@ -609,19 +612,21 @@ begin
     if p_segments is null then
         execute format('delete from telemetry.%I where subject_key = %L', v_definition ->> 'table', p_subject_key);
     end if;
-    foreach v_segment_us in array coalesce(p_segments, '{}')
+    for v_number in 1 .. coalesce(cardinality(p_segments), 0)
     loop
         -- With constants, other chunks and months are left out when the statement is planned.
         execute format(
-            'delete from telemetry.%I where subject_key = %L and event_at >= %L and event_at < %L',
+            'delete from telemetry.%I where subject_key = %L and event_at >= %L and event_at < %L and ordinal >= %L',
             v_definition ->> 'table',
             p_subject_key,
-            disarray.instant_of(v_segment_us),
-            disarray.instant_of(v_segment_us + (v_definition ->> 'segment_us')::bigint)
+            disarray.instant_of(p_segments[v_number]),
+            disarray.instant_of(p_segments[v_number] + (v_definition ->> 'segment_us')::bigint),
+            coalesce(p_kept[v_number], 0)
         );
     end loop;
     return to_regclass(format('telemetry.%I', v_definition ->> 'table'));
 end
 $$;
-comment on function disarray.drop_rows(text, text, bigint[]) is
-    'Delete what the table of a dataset holds of some segments of a subject; without segments, of all. For callers that hold its lock row.';
+comment on function disarray.drop_rows(text, text, bigint[], integer[]) is
+    'Delete what the table of a dataset holds of some segments of a subject, but the first so many rows of each; '
+    'without segments, of all. For callers that hold its lock row.';
