@@ -58,6 +58,19 @@ ROWS = (
     Row("parse", "speed of job 1", "reading beside bare `pyarrow.csv` in two processes", "{:g} × its speed"),
     Row("parse", "peak MB", "most memory of a task on a 2 GB file", "{:g} MB"),
     Row("growth", "1 MB appended", "1 MB appended to a 1 GB file beside a 10 MB file"),
+    Row("disorder", "throughput", "files in disorder beside the same files sorted", "{:g} × the speed"),
+    Row(
+        "timescale",
+        "ingest of",
+        "taking files into a hypertable beside a bare parallel COPY of the rows",
+        "{:g} × its speed",
+    ),
+    Row(
+        "timescale",
+        "late file into",
+        "a late file into a hypertable beside an UPDATE with a window function",
+        "{:g} × faster",
+    ),
     Row("small_files", "", "thousands of files of 200 rows beside bare kernels"),
     Row("replay", "unchanged", "notifications of unchanged files", "{:,g} a second"),
     Row("latency", "file change → readable value, p50", "file change → readable value, median", "{:g} s"),
@@ -67,7 +80,7 @@ ROWS = (
     Row("read_during_repair", "p99 of value", "reading a value during a repair beside idle, 99 of 100"),
     Row(
         "queue",
-        "jobs/s at batch 100",
+        "jobs/s at our batch",
         "jobs a second of the queue beside the faster of procrastinate and PgQueuer",
     ),
     Row("queue", "claim p99, 100 subjects", "a claim with 100,000 queued beside 1,000 queued, 99 of 100"),
