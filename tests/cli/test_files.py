@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from disarray.cli.ingest import sentence_of_rejects, told_rejects
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
@@ -39,6 +41,20 @@ def test_a_file_is_shown_with_its_whole_history(run: Run, plant: Plant, late: Pa
     assert (
         json.loads(run("files", "show", str(late), "--json").stdout)["events"][0]["metadata"]["by"] == "ada"
     )
+
+
+def test_rejected_lines_are_shown_with_their_file(run: Run, plant: Plant) -> None:
+    [report] = plant.ingest(plant.write("TOOL07/torn.csv", "time,watts,good\n2026-10-01T11:30:00Z,much,1\n"))
+    [rejects] = report.rejects
+    assert (rejects.rejected, rejects.rows) == (1, 1)
+    told = sentence_of_rejects(told_rejects(rejects))
+    assert told.startswith("rejected: 1 of 1 row of ")
+    assert "the first is line 2, bad_number in column 'watts'. See: disarray files show " in told
+    shown = run("files", "show", "inbox/TOOL07/torn.csv")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "line 2: bad_number watts: '2026-10-01T11:30:00Z,much,1'" in shown.stdout
+    [line] = json.loads(run("files", "show", "inbox/TOOL07/torn.csv", "--json").stdout)["rejected_rows"]
+    assert (line["line"], line["position"]) == (2, 16)
 
 
 def test_blacklisting_and_allowing_bring_the_numbers_back(run: Run, plant: Plant) -> None:

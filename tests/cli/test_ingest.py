@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from disarray.cli.ingest import told_of
 from tests.cli.conftest import report
 from tests.worker.conftest import DATASET
 
@@ -38,6 +39,16 @@ def test_a_plan_tells_what_ingesting_then_does_and_changes_nothing(run: Run, pla
     [done] = plant.ingest(path)
     assert [len(each.units) for each in done.plans] == [len(planned["segments"])]
     assert {total["metric"] for total in planned["totals"]} == {"energy", "good_total"}
+
+
+def test_what_is_scanned_again_is_not_counted_as_untouched(run: Run, plant: Plant) -> None:
+    path = plant.write("TOOL07/late.csv", report(6, 8, 10))
+    [planned] = json.loads(run("plan", str(path), "--json").stdout)["plans"]
+    [done] = plant.ingest(path)
+    [committed] = done.committed
+    # Hours 9 and 11; the hours 8 and 10 are scanned again.
+    assert told_of(plant.place, committed)["readings_to_the_right"] == 240
+    assert planned["readings_to_the_right"] == 240
 
 
 def test_a_file_that_no_dataset_takes_is_refused_by_name(run: Run, plant: Plant, tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_subject_that_stands_inside_the_file_is_found_there(
 def test_a_file_that_is_not_there_or_belongs_nowhere_is_refused(
     tmp_path: Path, datasets: dict[str, Dataset]
 ) -> None:
-    with pytest.raises(UnreadableFileError, match="does not tell its subject"):
+    with pytest.raises(UnreadableFileError, match=r"there is no file .*gone\.csv\. Nothing was queued"):
         notifications_of([str(tmp_path / "inbox" / "gone.csv")], datasets)
     with pytest.raises(ConfigError, match=r"no dataset of .* takes"):
         notifications_of([str(tmp_path / "elsewhere.csv")], datasets)

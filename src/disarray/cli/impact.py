@@ -37,6 +37,7 @@ def impact_of(connection: Connection, rehearsed: RehearsedPlan) -> Impact:
         connection, plan.dataset, plan.subject_key, from_us=FIRST_US, to_us=LAST_US
     )
     newest_us = segments[-1].segment_us if segments else None
+    scanned = {unit.segment_us for unit in plan.units}
     return Impact(
         rehearsed,
         arrival_of(changed_from_us=frontier_us, newest_segment_us=newest_us),
@@ -46,7 +47,9 @@ def impact_of(connection: Connection, rehearsed: RehearsedPlan) -> Impact:
         sum(
             segment.readings
             for segment in segments
-            if frontier_us is not None and segment.segment_us > frontier_us
+            if frontier_us is not None
+            and segment.segment_us > frontier_us
+            and segment.segment_us not in scanned
         ),
     )
 

@@ -12,7 +12,7 @@ from disarray.cli.words import AsJson, counted, json_instant, print_json
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from disarray.worker.report import CommittedPlan
+    from disarray.worker.report import CommittedPlan, FileRejects
     from disarray.worker.work import Workplace
 
 INSTANCE_NAME = "ingest"
@@ -39,6 +39,7 @@ def ingest(
     given = notifications_of(files or [], configured_datasets(config))
     passes: list[dict[str, Any]] = []
     failures: list[str] = []
+    rejected: list[dict[str, Any]] = []
     with open_workplace(config, instance_name=INSTANCE_NAME) as place:
         with place.pool.connection() as connection:
             enqueue_files(connection, given, instance_name=INSTANCE_NAME)
@@ -49,6 +50,7 @@ def ingest(
                 if not as_json:
                     typer.echo(sentence_of(told))
             failures += report.failed.values()
+            rejected += map(told_rejects, report.rejects)
         waiting = _in_quarantine(place, {each.source_uri for each in given})
         with place.pool.connection() as connection:
             state = instance_state(connection, INSTANCE_NAME)
@@ -58,11 +60,13 @@ def ingest(
             err=True,
         )
     if as_json:
-        print_json({"passes": passes, "failures": failures, "quarantined": waiting})
+        print_json({"passes": passes, "failures": failures, "rejected": rejected, "quarantined": waiting})
     elif not passes and not failures and state is not InstanceState.PAUSED:
         typer.echo("Nothing was queued.")
     for uri in [] if as_json else waiting:
         typer.echo(f"{uri} is in quarantine, all or part of it. See: disarray quarantine preview {uri}")
+    for each in [] if as_json else rejected:
+        typer.echo(sentence_of_rejects(each), err=True)
     for failure in [] if as_json else failures:
         typer.echo(f"failed: {failure}", err=True)
     if failures or state is InstanceState.PAUSED:
@@ -108,13 +112,14 @@ def told_of(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
     from disarray.model.segments import LAST_US
 
     plan, change = committed.plan, committed.change
+    scanned = {unit.segment_us for unit in plan.units}
     to_the_right = 0
     if change.frontier_us is not None:
         with place.pool.connection() as connection:
             segments = load_segments(
                 connection, plan.dataset, plan.subject_key, from_us=change.frontier_us + 1, to_us=LAST_US
             )
-        to_the_right = sum(segment.readings for segment in segments)
+        to_the_right = sum(segment.readings for segment in segments if segment.segment_us not in scanned)
     return {
         "dataset": plan.dataset,
         "subject": plan.subject_key,
@@ -146,6 +151,28 @@ def sentence_of(told: dict[str, Any]) -> str:
     elif told["restatements"]:
         text += f"; {counted(told['restatements'], 'restatement')}"
     return text
+
+
+def told_rejects(rejects: FileRejects) -> dict[str, Any]:
+    """What was rejected in a file, for programs."""
+    first = rejects.first
+    return {
+        "file": rejects.source_uri,
+        "rejected": rejects.rejected,
+        "rows": rejects.rows,
+        "first_line": first.line,
+        "reason": first.reason.value,
+        "column": first.column,
+    }
+
+
+def sentence_of_rejects(told: dict[str, Any]) -> str:
+    """The same for people."""
+    where = f" in column {told['column']!r}" if told["column"] else ""
+    return (
+        f"rejected: {told['rejected']:,} of {counted(told['rows'], 'row')} of {told['file']}; the first is line "
+        f"{told['first_line']:,}, {told['reason']}{where}. See: disarray files show {told['file']}"
+    )
 
 
 def _in_quarantine(place: Workplace, uris: set[str]) -> list[str]:

@@ -44,6 +44,10 @@ def _subject_inside(uri: str, path: str, dataset: Dataset) -> str:
             subject = read_subject(descriptor, os.fstat(descriptor).st_size, uri=uri, dataset=dataset)
         finally:
             os.close(descriptor)
+    except FileNotFoundError as error:
+        raise UnreadableFileError(
+            f"there is no file {path}. Nothing was queued. Check the path; `ls {Path(path).parent}` shows what is there"
+        ) from error
     except OSError as error:
         raise UnreadableFileError(f"{path} does not tell its subject: {error}. Nothing was queued") from error
     if subject is None:

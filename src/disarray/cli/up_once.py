@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from disarray.cli.ingest import sentence_of, told_of
+from disarray.cli.ingest import sentence_of, sentence_of_rejects, told_of, told_rejects
 from disarray.cli.tables import Table, is_terminal, print_parts
 from disarray.cli.words import counted, print_json, shown_instant, shown_number
 
@@ -34,6 +34,7 @@ class Summary:
     processed: int = 0
     passes: list[dict[str, Any]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
     waiting: int = 0
     unreadable: bool = False
@@ -61,6 +62,7 @@ def take_all_in(
             told = [told_of(place, committed) for committed in report.committed]
             summary.passes += told
             summary.failures += report.failed.values()
+            summary.rejected += map(told_rejects, report.rejects)
             summary.processed += len(report.completed)
             advance(len(report.completed) + len(report.failed), told)
     scheduler.release_held()
@@ -149,6 +151,10 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
     if numbers:
         yield Table(["subject", "metric", "value", "as of"], numbers)
         yield f"Next: disarray value {numbers[0][0]} {numbers[0][1]}    disarray status    disarray db stop"
+    for each in summary.rejected[:SHOWN_FAILURES]:
+        yield sentence_of_rejects(each)
+    if len(summary.rejected) > SHOWN_FAILURES:
+        yield f"{len(summary.rejected) - SHOWN_FAILURES:,} more files have rejected rows; --json lists all."
     for failure in summary.failures[:SHOWN_FAILURES]:
         yield f"failed: {failure}"
     for uri in summary.quarantined[:SHOWN_FAILURES]:

@@ -27,6 +27,7 @@ from disarray.worker.rebuilding import (
     in_portions,
     told_blocked,
 )
+from disarray.worker.report import rejects_of
 from disarray.worker.rows import check_copies, scans_of, staging_folder
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from disarray.worker.assignment import Assignment
     from disarray.worker.keeping import KeptSubject
     from disarray.worker.rebuilding import Rebuild, SubjectOfDataset
-    from disarray.worker.report import CommittedPlan
+    from disarray.worker.report import CommittedPlan, FileRejects
     from disarray.worker.work import Work, Workplace
 
 log = logging.getLogger(__name__)
@@ -58,6 +59,7 @@ class PassReport:
     lost_subjects: tuple[str, ...] = ()
     plans: tuple[SubjectPlan, ...] = ()
     committed: tuple[CommittedPlan, ...] = ()
+    rejects: tuple[FileRejects, ...] = ()
     kept: tuple[KeptSubject, ...] = ()
 
 
@@ -69,6 +71,7 @@ def joined(reports: Sequence[PassReport]) -> PassReport:
         lost_subjects=tuple(subject for report in reports for subject in report.lost_subjects),
         plans=tuple(plan for report in reports for plan in report.plans),
         committed=tuple(commit for report in reports for commit in report.committed),
+        rejects=tuple(rejects for report in reports for rejects in report.rejects),
         kept=tuple(kept for report in reports for kept in report.kept),
     )
 
@@ -170,9 +173,8 @@ def _process(
             lost.append(subject)
         else:
             committed += outcome
-    completed = [
-        each.item.queue_id for subject, work in ready.items() if subject not in lost for each in work
-    ]
+    done = [each for subject, work in ready.items() if subject not in lost for each in work]
+    rejects = [rejects_of(each.item.source_uri, each.outcome) for each in done]
     waiting = {
         each.item.queue_id: told_blocked(rebuilds[where], blocked[where])
         for each in batch.work
@@ -196,11 +198,12 @@ def _process(
         blocked_seconds=BLOCKED_SECONDS,
     )
     return PassReport(
-        completed=tuple(completed),
+        completed=tuple(each.item.queue_id for each in done),
         failed=failed | waiting,
         lost_subjects=tuple(lost),
         plans=tuple(plan for group in plans.values() for plan in group),
         committed=tuple(committed),
+        rejects=tuple(each for each in rejects if each is not None),
     )
 
 

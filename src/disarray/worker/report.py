@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from disarray.control.commits import DatasetChange
+    from disarray.kernels.outcome import ReadOutcome
+    from disarray.kernels.rejects import Reject
     from disarray.model.plan import SubjectPlan
 
 
@@ -28,6 +30,24 @@ def arrival_of(*, changed_from_us: int | None, newest_segment_us: int | None) ->
     if newest_segment_us is None:
         return Arrival.FIRST
     return Arrival.APPEND if changed_from_us >= newest_segment_us else Arrival.LATE
+
+
+@dataclass(frozen=True, slots=True)
+class FileRejects:
+    """How many of the rows that were read of a file are no readings, and the first of them."""
+
+    source_uri: str
+    rejected: int
+    rows: int
+    first: Reject
+
+
+def rejects_of(source_uri: str, outcome: ReadOutcome | None) -> FileRejects | None:
+    """What was rejected in a read; None where nothing was."""
+    if outcome is None or not outcome.rejects:
+        return None
+    rejected = outcome.counts.rejected
+    return FileRejects(source_uri, rejected, rejected + outcome.counts.kept, outcome.rejects[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,14 +291,14 @@ select to_jsonb(file) || jsonb_build_object(
         where rejected.source_uri = file.source_uri
     ),
     'rejected_rows', (
-        select coalesce(jsonb_agg(to_jsonb(line) - 'source_uri' - 'run_id' order by line.position), '[]')
+        select coalesce(jsonb_agg(to_jsonb(shown) - 'source_uri' - 'run_id' order by shown.position), '[]')
         from (
             select rejected.*
             from rejected_row as rejected
             where rejected.source_uri = file.source_uri
             order by rejected.position
             limit 20
-        ) as line
+        ) as shown  -- not `line`: that is a column of it
     ),
     'blacklist', (
         select to_jsonb(listed) - 'source_uri'
