@@ -109,8 +109,11 @@ class Consumer:
     def _consume_connected(self, batch_size: int, linger_s: float) -> Iterator[Batch]:
         self._connect()
         while not self.stop.is_set():
+            known = self.counts.duplicates
             announcements, last_tag = self._collect(batch_size, linger_s)
             self._breaker.succeeded()
+            if self.counts.duplicates > known:
+                log.info("%d copies came again and were absorbed", self.counts.duplicates - known)
             if last_tag is None:
                 continue
             if not announcements:  # copies and dead letters alone
