@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-from benchmarks.server import Server
+    from benchmarks.server import Server
 
 FULL_ROWS = 20_000_000
 
