@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 COMMITTED_RESULTS = Path(__file__).parent / "results"
-RESULTS_VARIABLE = "BENCH_RESULTS"
-RESULTS = Path(os.environ.get(RESULTS_VARIABLE, COMMITTED_RESULTS))
+SHORT_RESULTS = Path(__file__).parents[1] / ".bench"
+# Where a benchmark runs. Any other argument changes what is measured, and no goal was set for that.
+LOCATION_FLAGS = frozenset({"--dsn", "--broker", "--folder"})
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def results_folder(arguments: Sequence[str]) -> Path:
+    """Where the result of a run with these arguments belongs: only the sizes of the goals are committed."""
+    flags = {argument.partition("=")[0] for argument in arguments if argument.startswith("-")}
+    return COMMITTED_RESULTS if flags <= LOCATION_FLAGS else SHORT_RESULTS
+
+
 def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any]) -> None:
     """Keep the result, print the goals, and end with 1 where one was missed."""
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    results = results_folder(sys.argv[1:])
+    results.mkdir(parents=True, exist_ok=True)
     result = {
         "benchmark": name,
         "command": " ".join(["python", "-m", f"benchmarks.{name}", *sys.argv[1:]]),
@@ -73,10 +81,10 @@ def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any]) -> None:
         "goals": [asdict(goal) | {"met": goal.is_met} for goal in goals],
         "figures": figures,
     }
-    (RESULTS / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
+    (results / f"{name}.json").write_text(json.dumps(result, indent=2) + "\n")
     print(goal_table(goals))
-    write_summary()
-    if RESULTS == COMMITTED_RESULTS:
+    write_summary(results)
+    if results == COMMITTED_RESULTS:
         from benchmarks.readme import write_readme
 
         write_readme()
@@ -84,16 +92,16 @@ def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any]) -> None:
         sys.exit(1)
 
 
-def write_summary() -> None:
-    """Every kept result in one table, for people: `results/README.md`."""
-    found = [json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))]
+def write_summary(results: Path) -> None:
+    """Every kept result in one table, for people: `README.md` beside them."""
+    found = [json.loads(path.read_text()) for path in sorted(results.glob("*.json"))]
     rows = [
         (result["benchmark"], *_shown(goal), f"`{result['command']}`", f"{result['machine']['load']:.1f}")
         for result in found
         for goal in result["goals"]
     ]
     text = table(("benchmark", "goal", "limit", "measured", "", "command", "load of the machine"), rows)
-    (RESULTS / "README.md").write_text(
+    (results / "README.md").write_text(
         "# Goals and what was measured\n\nWritten by the benchmarks: the last run of each, ratios within one run. "
         f"A load above two means that others used the two cores as well.\n\n{text}\n"
     )

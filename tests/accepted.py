@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from disarray.control.files import Reason
+from disarray.model.conflict_rule import ConflictRule
 from disarray.model.dataset import OnShrink
 from disarray.model.segments import microseconds_of
 from tests.kernels.scan_reference import Row
@@ -76,9 +77,15 @@ class Source:
     taken: str | None = None
     tail_is_taken: bool = False
     generation: int = 0
+    arrival: int | None = None  # its number in the order of first announcements
     is_blacklisted: bool = False
     waits: bool = False  # a version that says less is parked
+    waiting: str = ""  # and what it says
+    rejected: str | None = None  # a version that says less, and that nobody wants
     readings: dict[int, dict[int, Reading]] = field(default_factory=dict)  # by generation and position
+    withdrawn: dict[int, dict[int, Reading]] = field(
+        default_factory=dict
+    )  # what counted, waited or was rejected
 
     @property
     def can_go_quiet(self) -> bool:
@@ -90,13 +97,20 @@ class Source:
     @property
     def is_parked(self) -> bool:
         """Whether an operator could decide about it."""
-        return self.waits or bool(self._in(State.PARKED))
+        return bool(self.parts)
+
+    @property
+    def parts(self) -> list[str]:
+        """What of it waits for a decision; each is one of its own."""
+        if self.is_blacklisted:
+            return []
+        return ["readings"] * bool(self._in(State.PARKED)) + ["version"] * self.waits
 
     def said(self) -> list[Said]:
         """The readings that count now."""
         return [
             Said(
-                each.row,
+                replace(each.row, priority=self._precedence),
                 self.taken or "" if generation == self.generation else f"{self.path}{generation}",
             )
             for generation, readings in self.readings.items()
@@ -104,38 +118,47 @@ class Source:
             if each.state is State.ACTIVE
         ]
 
-    def remove(self) -> None:
-        """Blacklisted: it counts for nothing."""
-        self.is_blacklisted, self.waits = True, False
-        self.readings.clear()
+    @property
+    def _precedence(self) -> int:
+        return (self.arrival or 0) if self.dataset.conflict.rule is ConflictRule.ARRIVAL else 0
 
-    def reject(self) -> None:
+    def remove(self) -> None:
+        """Blacklisted: it counts for nothing, and what was decided about it is remembered."""
+        self.is_blacklisted = True
+        self.readings, self.withdrawn = {}, self.readings
+
+    def reject(self, part: str) -> None:
         """An operator wants none of what is parked."""
-        self.waits = False
+        if part == "version":
+            self.waits, self.rejected = False, self.waiting
+            return
         for reading in self._in(State.PARKED):
             reading.state = State.REJECTED
 
-    def process(self, reasons: AbstractSet[Reason], *, high_us: int | None) -> None:
+    def process(
+        self, reasons: AbstractSet[Reason], *, releases: AbstractSet[str] = frozenset(), high_us: int | None
+    ) -> None:
         """What one pass does with the file, notified or decided about for these reasons."""
-        releases = Reason.RELEASE in reasons
-        parked = self._in(State.PARKED)
-        releases_version = releases and not parked
-        if releases and parked:
+        if Reason.ALLOW in reasons:
+            self.readings, self.withdrawn = self.withdrawn, {}
+        if "readings" in releases:
             # Those that a new version replaces go all the same.
-            for reading in parked:
+            for reading in self._in(State.PARKED):
                 reading.state = State.ACTIVE
-            self.waits = False
+        releases_version = "version" in releases
         if reasons <= {Reason.RELEASE} and not releases_version:
             return
-        is_quiet = Reason.QUIET in reasons or releases_version
-        is_again = bool(reasons & {Reason.REINGEST, Reason.ALLOW})
-        ignores_horizon = releases_version or Reason.ALLOW in reasons
+        is_again = Reason.REINGEST in reasons or (Reason.ALLOW in reasons and not self._has_readings)
         self._read(
-            is_quiet=is_quiet and not is_again,
+            is_quiet=(Reason.QUIET in reasons or releases_version) and not is_again,
             is_again=is_again,
             replaces=releases_version or self.dataset.on_shrink is OnShrink.REPLACE,
-            horizon_us=None if ignores_horizon else high_us,
+            horizon_us=None if releases_version else high_us,
         )
+
+    @property
+    def _has_readings(self) -> bool:
+        return any(self.readings.values())
 
     def _read(self, *, is_quiet: bool, is_again: bool, replaces: bool, horizon_us: int | None) -> None:
         text, taken = self.text, self.taken
@@ -152,7 +175,7 @@ class Source:
             else:
                 verdict = self._judge(rows)
                 if verdict == "less" and not replaces:
-                    self.waits = True
+                    self.waits, self.waiting = text != self.rejected, text
                     return
                 if verdict == "later":
                     self.generation += 1

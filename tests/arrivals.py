@@ -15,11 +15,11 @@ from tests.oracle import METRIC_KEY, ROLLUP_KEY, SEGMENT_KEY, derive
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from disarray.control.connections import Connection
     from disarray.model.dataset import Dataset
-    from tests.oracle import Table
+    from tests.oracle import Said, Table
     from tests.plant import Plant
 
 # Around nights in which the clocks of Berlin are changed, and around the end of a month.
@@ -150,6 +150,14 @@ mean = { function = "avg", input = "part" }
 DATASETS = {
     "content": _DATASET.format(name="content", segment="2 h", options='key = "content"') + _FIRST_HALF,
     "columns": _DATASET.format(name="columns", segment="3 h", options='key = ["part"]') + _SECOND_HALF,
+    "arrived": _DATASET.format(
+        name="arrived", segment="3 h", options='key = ["part"]\nconflict = "arrival"\nhorizon = "6 h"'
+    )
+    + _FIRST_HALF,
+    "newest": _DATASET.format(
+        name="newest", segment="2 h", options='key = ["part"]\nconflict = { newest = "volts" }'
+    )
+    + _SECOND_HALF,
     "unkeyed": _DATASET.format(name="unkeyed", segment="2 h", options='key = "none"') + _FIRST_HALF,
     "strict": _DATASET.format(name="strict", segment="1 h", options='horizon = "4 h"') + _SECOND_HALF,
     "replaced": _DATASET.format(
@@ -169,6 +177,7 @@ class Arrivals:
         self.start = random_.choice(STARTS)
         self.sources: list[Source] = []
         self.asked: defaultdict[str, set[Reason]] = defaultdict(set)
+        self.released: defaultdict[str, set[str]] = defaultdict(set)
         self.said: list[str] = []  # what was done, for whoever has to find out what went wrong
         names = random_.sample(sorted(plant.datasets), k=min(len(plant.datasets), random_.randint(2, 4)))
         for name in names:
@@ -212,16 +221,25 @@ class Arrivals:
         start_us = microseconds_of(self.start)
         window = start_us, start_us + MINUTES * 60_000_000
         for dataset, subject in {(source.dataset.name, source.subject) for source in self.sources}:
-            said = [
-                each
-                for source in self.sources
-                if (source.dataset.name, source.subject) == (dataset, subject)
-                for each in source.said()
-            ]
+            said = self.accepted(dataset, subject)
             derived = derive(self.plant.datasets[dataset], subject, said, window=window)
             for table, rows in derived.items():
                 found[table] |= rows
         return found
+
+    @property
+    def waiting(self) -> set[tuple[object, ...]]:
+        """What an operator has to be asked about."""
+        return {(str(source.path), part) for source in self.sources for part in source.parts}
+
+    def accepted(self, dataset: str, subject: str) -> list[Said]:
+        """The readings of a series of files that count now."""
+        return [
+            each
+            for source in self.sources
+            if (source.dataset.name, source.subject) == (dataset, subject)
+            for each in source.said()
+        ]
 
     def drain(self) -> None:
         """Let the worker do what was asked for, and follow it."""
@@ -237,7 +255,15 @@ class Arrivals:
         assert not any(report.failed for report in reports), reports
         for source in self.sources:
             if reasons := self.asked.pop(str(source.path), None):
-                source.process(reasons, high_us=high[source.dataset.name, source.subject])
+                source.process(
+                    reasons,
+                    releases=self.released.pop(str(source.path), set()),
+                    high_us=high[source.dataset.name, source.subject],
+                )
+        self.after_pass()
+
+    def after_pass(self) -> None:
+        """Called whenever the worker has done all there was to do, and what it accepted is known."""
 
     def _happen(self, source: Source) -> None:
         if source.is_blacklisted:
@@ -245,10 +271,15 @@ class Arrivals:
                 self._allow(source)
         elif source.is_parked and self.random.random() < 0.6:
             self._decide(source)
+        elif source.readings and self.random.random() < 0.1:
+            self._doubt(source)
         else:
-            actions = [self._grow, self._grow, self._rewrite, self._cut, self._copy]
-            actions += [self._notify, self._quiet, self._remove, self._reingest]
-            self.random.choice(actions)(source)
+            self.random.choice(self.actions())(source)
+
+    def actions(self) -> list[Callable[[Source], None]]:
+        """What may happen to a file that counts, each as often as it is listed."""
+        found = [self._grow, self._grow, self._rewrite, self._cut, self._copy]
+        return [*found, self._notify, self._quiet, self._remove, self._reingest]
 
     def _grow(self, source: Source) -> None:
         if self._is_a_copy(source):
@@ -297,9 +328,14 @@ class Arrivals:
 
     def _notify(self, source: Source, reason: Reason = Reason.FILE_NOTIFICATION) -> None:
         self.said.append(f"{reason} {source.path}")
+        self._number(source)
         self.plant.notify(source.path, reason=reason)
         if not source.is_blacklisted:
             self.asked[str(source.path)].add(reason)
+
+    def _number(self, source: Source) -> None:
+        if source.arrival is None:
+            source.arrival = 1 + sum(other.arrival is not None for other in self.sources)
 
     def _quiet(self, source: Source) -> None:
         if source.can_go_quiet:
@@ -313,10 +349,19 @@ class Arrivals:
         if self.asked:
             self.drain()
         self.said.append(f"blacklist {source.path}")
+        self._number(source)
         with self.plant.pool.connection() as connection:
             files.blacklist_file(connection, str(source.path), source.subject, reason="a test", by="ada")
         self.plant.drain()
         source.remove()
+        self.after_pass()
+
+    def _doubt(self, source: Source) -> None:
+        """Blacklisted and allowed again: whatever was parked or rejected of it stays so."""
+        self._remove(source)
+        if self.random.random() < 0.3:
+            self._write(source, source.text + self._lines())
+        self._allow(source)
 
     def _allow(self, source: Source) -> None:
         self.said.append(f"allow {source.path}")
@@ -328,18 +373,21 @@ class Arrivals:
     def _decide(self, source: Source) -> None:
         if self.asked:
             self.drain()
-        if not source.is_parked:
-            return
-        if self.random.random() < 0.6:
-            self.said.append(f"release {source.path}")
-            with self.plant.pool.connection() as connection:
-                quarantine.release_file(connection, str(source.path), reason="a test", by="ada")
-            self.asked[str(source.path)].add(Reason.RELEASE)
-        else:
-            self.said.append(f"reject {source.path}")
-            with self.plant.pool.connection() as connection:
-                quarantine.reject_file(connection, str(source.path), reason="a test", by="ada")
-            source.reject()
+        parts = source.parts
+        for part in self.random.sample(parts, k=self.random.randint(min(1, len(parts)), len(parts))):
+            if self.random.random() < 0.6:
+                self.said.append(f"release {part} of {source.path}")
+                with self.plant.pool.connection() as connection:
+                    quarantine.release_file(
+                        connection, str(source.path), reason="a test", by="ada", part=part
+                    )
+                self.asked[str(source.path)].add(Reason.RELEASE)
+                self.released[str(source.path)].add(part)
+            else:
+                self.said.append(f"reject {part} of {source.path}")
+                with self.plant.pool.connection() as connection:
+                    quarantine.reject_file(connection, str(source.path), reason="a test", by="ada", part=part)
+                source.reject(part)
 
     def _horizon(self, dataset: Dataset, subject: str) -> int | None:
         seen = [

@@ -10,7 +10,7 @@ from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
 from disarray.model.matching import match_file
 from disarray.store.lake import Lake
-from disarray.store.registering import register
+from disarray.store.registering import register_all
 from disarray.worker.housekeeping import keep_house
 from disarray.worker.scheduler import Scheduler
 from disarray.worker.work import Workplace
@@ -41,8 +41,8 @@ class Plant:
         self.description.write_text(description)
         described = load_datasets(self.description)
         with self.pool.connection() as connection:
-            for dataset in described:
-                register(connection, dataset, is_on_purpose=is_on_purpose)
+            register_all(connection, described, is_on_purpose=is_on_purpose)
+        self.datasets.clear()
         self.datasets.update({dataset.name: dataset for dataset in described})
 
     def write(self, name: str, text: str) -> Path:
@@ -64,6 +64,13 @@ class Plant:
             )
         with self.pool.connection() as connection:
             files.enqueue_files(connection, notifications)
+
+    def notify_as(
+        self, path: Path, subject: str, *, reason: Reason = Reason.FILE_NOTIFICATION, **metadata: str
+    ) -> None:
+        """Say that a file is there, for whatever subject somebody believes it to be about."""
+        with self.pool.connection() as connection:
+            files.enqueue_files(connection, [Notification(str(path), subject, reason, {**metadata})])
 
     def drain(self) -> list[PassReport]:
         """Let the worker do all there is to do."""
@@ -92,7 +99,8 @@ class Plant:
                 truncate disarray.ingest_queue, disarray.file_info, disarray.file_blacklist, disarray.fragment,
                     disarray.segment, disarray.segment_metric, disarray.rollup, disarray.file_fingerprint,
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
-                    disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version
+                    disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
+                    disarray.moving_file, disarray.unmatched_file
                 """
             )
             for table in self.tables():

@@ -120,6 +120,12 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
         "host=db password = 'a s3cret\\' word' dbname=lab",
         "host=db PASSWORD=a\\ s3cret dbname=lab",
         "password='s3cret never closed",
+        "postgresql://db/lab?p%61ssword=s3cret&sslmode=require",
+        "postgresql://db/lab?oauth_client_secret=s3cret",
+        "host=db oauth_client_secret=s3cret dbname=lab",
+        "postgresql://alice:a s3cret\n@db/lab",
+        "-Djavax.net.ssl.keyStorePassword=s3cret -Xmx1g",
+        'org.apache.kafka.PlainLoginModule required password="a s3cret"',
     ],
 )
 def test_no_form_of_password_is_shown(dsn: str) -> None:
@@ -139,6 +145,24 @@ def test_no_form_of_password_is_shown(dsn: str) -> None:
 )
 def test_a_dsn_without_password_is_shown_as_it_is(dsn: str) -> None:
     assert redact(dsn) == dsn
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "authenticate.secret",
+        "hadoop.fs.s3a.secret.key",
+        "hadoop.fs.s3a.access.key",
+        "ssl.keyPassword",
+        "hadoop.fs.azure.account.key.lab",
+        "kubernetes.authenticate.oauthToken",
+    ],
+)
+def test_secrets_of_spark_are_known_by_their_names(tmp_path: Path, name: str) -> None:
+    (tmp_path / FILE_NAME).write_text(f'[spark]\nmaster = "local[2]"\n"{name}" = "s3cret"\n')
+    settings = {setting.name: setting for setting in load(tmp_path, environment={}).settings}
+    assert settings[f"spark.{name}"].shown == "********"
+    assert settings["spark.master"].shown == "local[2]"
 
 
 def test_what_surrounds_a_password_stays_readable() -> None:

@@ -8,6 +8,7 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from disarray.errors import ConfigError
 
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FILE_NAME = "disarray.toml"
-# What else the file may hold: read and checked by those who need it.
-_OTHERS_SECTIONS = frozenset({"dataset"})
 _HIDDEN = "********"
+# Settings of others, Spark's above all, are known by their names alone; a name too many does no harm.
+_SECRET_NAME = re.compile(
+    r"secret|passw|passphrase|token|credential|(access|account|private|api|signing).?key", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,13 @@ OPTIONS = (
         meaning="its port; 0 takes a free one, which is printed",
     ),
     Option(
+        "output.zone",
+        flag="--zone",
+        variable="DISARRAY_ZONE",
+        default="UTC",
+        meaning="the IANA zone in which the command line shows instants and reads those that name none; JSON is in UTC",
+    ),
+    Option(
         "worker.name",
         flag="--name",
         variable="DISARRAY_WORKER_NAME",
@@ -196,7 +206,9 @@ class Setting:
     @property
     def shown(self) -> str | None:
         """The value as it may appear on a screen or in a log."""
-        return None if self.value is None else redact(self.value)
+        if self.value is None:
+            return None
+        return _HIDDEN if _SECRET_NAME.search(self.name) else redact(self.value)
 
 
 @dataclass(frozen=True)
@@ -315,8 +327,6 @@ def _read_file(file: Path) -> dict[str, str]:
     known = {option.name for option in OPTIONS}
     content.pop(DATASET_TABLE, None)  # formats.loader reads these, with a grammar of their own
     for section, table in content.items():
-        if section in _OTHERS_SECTIONS:
-            continue
         for name, value in _entries(section, table):
             if name not in known and not name.startswith(f"{SPARK_TABLE}."):
                 raise ConfigError(
@@ -342,13 +352,19 @@ def _entries(section: str, table: object) -> list[tuple[str, Any]]:
 
 
 def redact(dsn: str) -> str:
-    """Hide the passwords of a DSN, in either form that libpq takes."""
+    """Hide the passwords and secrets of a DSN, in either form that libpq takes."""
     # Greedy up to the last @: a password that holds one unescaped is hidden whole.
-    dsn = re.sub(r"(://[^:/?#@]*):.*@", rf"\1:{_HIDDEN}@", dsn)
-    dsn = re.sub(r"([?&](?:ssl)?password=)[^&]*", rf"\1{_HIDDEN}", dsn, flags=re.IGNORECASE)
+    dsn = re.sub(r"(://[^:/?#@]*):.*@", rf"\1:{_HIDDEN}@", dsn, flags=re.DOTALL)
+    dsn = re.sub(r"([?&])([^=&]*)=([^&]*)", _redacted_parameter, dsn)
     return re.sub(
-        r"(?<![?&\w])((?:ssl)?password\s*=\s*)('(?:[^'\\]|\\.)*'?|(?:\\.|[^\s\\])+)",
+        r"""(?<![?&\w])(\w*(?:passw|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|"[^"]*"?|(?:\\.|[^\s\\])+)""",
         rf"\1{_HIDDEN}",
         dsn,
-        flags=re.IGNORECASE,
+        flags=re.IGNORECASE | re.DOTALL,
     )
+
+
+def _redacted_parameter(found: re.Match[str]) -> str:
+    # libpq decodes the names of parameters too.
+    is_secret = _SECRET_NAME.search(unquote(found[2])) is not None
+    return f"{found[1]}{found[2]}={_HIDDEN if is_secret else found[3]}"

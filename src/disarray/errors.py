@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from os import PathLike, fspath, strerror
-from typing import Self
+from shlex import quote
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SHOWN_FILES = 3
 
 
 class DisarrayError(Exception):
@@ -70,6 +76,23 @@ class SchemaMissingError(ControlError):
     """The database has no, or an older, disarray schema."""
 
 
+class FunctionsDifferError(SchemaMissingError):
+    """The database runs the functions of another program, and this role may not replace them."""
+
+
+class ObjectInTheWayError(ControlError):
+    """A view or function of a user depends on what would have to be dropped. Nothing was changed."""
+
+    @classmethod
+    def of(cls, dependants: str) -> Self:
+        """`dependants` is what the database says about them."""
+        named = "; ".join(line.strip() for line in dependants.splitlines() if line.strip())
+        return cls(
+            f"{named}. This release changes it, and what is yours is not dropped for it. Nothing was changed. Drop the "
+            "dependent object, run 'disarray db migrate', and create it again"
+        )
+
+
 class SchemaTooNewError(ControlError):
     """The database was migrated by a newer program with which this one cannot work."""
 
@@ -80,6 +103,10 @@ class MigrationChangedError(ControlError):
 
 class DatabaseBusyError(ControlError):
     """A deadlock, a serialization failure or a timeout: the same call may succeed when repeated."""
+
+
+class TimeLimitError(DatabaseBusyError):
+    """The server broke off a statement or transaction that took longer than its session may. Nothing was changed."""
 
 
 class DatabaseUnavailableError(ControlError):
@@ -184,8 +211,44 @@ class FragmentReadError(DisarrayError):
         reason = strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
         return cls(
             f"the lake cannot be read: {fspath(path)}: {reason}. Nothing was changed; what needs no reading of it is "
-            "served as before. `disarray audit` lists what is missing; bring it back from the backup of the lake, then "
-            "run: disarray dead-letters retry --all"
+            "served as before. `disarray audit` lists what is missing; bring it back from the backup of the lake. What "
+            "waits for it goes on by itself"
+        )
+
+
+class FragmentDamagedError(FragmentReadError):
+    """Bytes of the lake are not those that were written. Nothing is made of them, and nothing was changed.
+
+    `row_groups` are those of the file that are meant; empty: all that are asked for.
+    """
+
+    def __init__(self, message: str, *, path: str, reason: str, row_groups: tuple[int, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+        self.reason = reason
+        self.row_groups = row_groups
+
+    @classmethod
+    def of_file(cls, path: str, reason: str, *, row_groups: tuple[int, ...] = ()) -> Self:
+        """A file of the lake is damaged; `holding` says whose readings are in it."""
+        message = (
+            f"the file {path} of the lake is damaged: {reason}. None of it is used, and nothing was changed"
+        )
+        return cls(message, path=path, reason=reason, row_groups=row_groups)
+
+    def holding(self, subject_key: str, source_uris: Sequence[str]) -> FragmentDamagedError:
+        """The same, with all that an operator needs: whose readings it keeps, and what to run."""
+        shown = source_uris[:_SHOWN_FILES]
+        more = f" and {len(source_uris) - len(shown)} more" if len(source_uris) > len(shown) else ""
+        commands = "; ".join(f"disarray files reingest {quote(uri)}" for uri in shown)
+        return FragmentDamagedError(
+            f"the file {self.path} of the lake is damaged: {self.reason}. It keeps readings of {subject_key} from "
+            f"{', '.join(shown)}{more}. They are not used and nothing was changed; what needs none of them is served "
+            f"as before. To have them read again, run: {commands}. Or bring the file of the lake back from its backup. "
+            "What waits for that goes on by itself",
+            path=self.path,
+            reason=self.reason,
+            row_groups=self.row_groups,
         )
 
 

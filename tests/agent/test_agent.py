@@ -175,7 +175,7 @@ def test_a_late_copy_with_an_old_time_waits_for_its_quiet_like_any_new_file(lab:
 
 def test_a_final_drain_counts_every_file_as_quiet(lab: Lab) -> None:
     lab.write("TOOL07/a.csv", LINE)
-    assert lab.agent.drain(is_final=True)
+    assert lab.agent.drain(is_final=True).is_complete
     assert told(lab.transport.news()) == [("a.csv", "quiet")]
 
 

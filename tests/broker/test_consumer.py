@@ -229,3 +229,23 @@ def test_a_stopped_consumer_ends(broker_url: str, names: Names, channel: Any) ->
     reader = consumer(broker_url, names)
     threading.Timer(0.5, reader.stop.set).start()
     assert list(reader.consume()) == []
+
+
+def test_whoever_guesses_the_id_of_another_suppresses_nothing(
+    broker_url: str, names: Names, channel: Any, send: Callable[..., None]
+) -> None:
+    guessed = Announcement("agent:1", Notification("file:///invented", "TOOL1"))
+    transport = RabbitTransport(broker_url, names=names)
+    transport.publish([guessed])
+    send(1)
+    transport.publish([guessed])
+    transport.close()
+    reader = consumer(broker_url, names)
+    uris: list[str] = []
+    for batch in reader.consume():
+        uris += [each.source_uri for each in batch.notifications]
+        batch.ack()
+        if reader.counts.messages == 3:
+            break
+    assert sorted(uris) == ["file:///1", "file:///invented"]
+    assert reader.counts.duplicates == 1

@@ -19,7 +19,7 @@ from disarray.broker.messages import (
 )
 from disarray.broker.transport import Announcement
 from disarray.errors import BadMessageError
-from disarray.model.notification import Notification, Reason
+from disarray.model.notification import RESERVED_KEYS, Notification, Reason
 
 FILE: dict[str, Any] = {
     "id": "a:1",
@@ -100,6 +100,12 @@ BAD_MESSAGES = [
     pytest.param(b'{"version":1.0,"files":[]}', "version 1.0", id="1.0 is not 1"),
     pytest.param(b'{"version":1,"files":["a"]}', "files[0] must be an object", id="a text for a file"),
     pytest.param(b'{"version":1}', "exactly the keys", id="no files at all"),
+    *(
+        pytest.param(
+            message(metadata={key: ["release"]}), f"'{key}': it is the server's", id=f"metadata.{key}"
+        )
+        for key in sorted(RESERVED_KEYS)
+    ),
 ]
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import threading
+import uuid
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -165,3 +168,28 @@ def test_no_broker_is_an_error_that_hides_the_password(names: Names) -> None:
 def test_a_wrong_address_is_a_matter_of_configuration(names: Names) -> None:
     with pytest.raises(ConfigError, match="is no address of a broker"):
         RabbitTransport("amqp://alice:s3cret@host:port", names=names).publish([announce(1)])
+
+
+def test_an_account_that_may_write_and_nothing_else_is_enough_for_an_agent(
+    broker_url: str, names: Names, channel: Any
+) -> None:
+    control = shutil.which("rabbitmqctl")
+    if control is None:
+        pytest.skip("rabbitmqctl is not installed here")
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([control, *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+    account = f"agent-{uuid.uuid4().hex[:8]}"
+    made = run("add_user", account, "secret")
+    if made.returncode:
+        pytest.skip(f"rabbitmqctl may not talk to this broker: {made.stderr.strip()[:200]}")
+    try:
+        assert run("set_permissions", account, "^$", f"^{names.exchange}$", "^$").returncode == 0
+        declare_worker_queue(channel, names, "Worker01", subject_patterns=("*",), delivery_limit=3)
+        transport = RabbitTransport(broker_url.replace("guest:guest", f"{account}:secret"), names=names)
+        receipt = transport.publish([Announcement("agent:1", Notification("file:///1", "TOOL1"))])
+        transport.close()
+        assert receipt.delivered == {"agent:1"}
+    finally:
+        run("delete_user", account)

@@ -14,8 +14,13 @@ from tests.processes import Running, eventually
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-def value_of(url: str) -> int:
-    with urllib.request.urlopen(f"{url}/api/v1/values?subject=TOOL07&metric=in_spec_total") as answer:
+def value_of(url: str, folder: Path) -> int:
+    token = (folder / ".disarray" / "api-token").read_text().strip()
+    asked = urllib.request.Request(
+        f"{url}/api/v1/values?subject=TOOL07&metric=in_spec_total",
+        headers={"Authorization": f"Bearer {token}"},
+    )
+    with urllib.request.urlopen(asked) as answer:
         found = json.load(answer)
     number = found["values"][0]["value"]
     assert isinstance(number, int)
@@ -31,10 +36,10 @@ def test_the_demo_ends_identical_and_is_kept_running_until_ctrl_c(tmp_path: Path
         figures = json.loads(log[log.index("{") : log.index("\n}\n") + 2])
         url = next(word for word in log.split() if word.startswith("http://"))
         folder = Path(next(line for line in log.splitlines() if line.startswith("  cd ")).split()[1])
-        before = value_of(url)
+        before = value_of(url, folder)
         late = folder / "inbox" / "TOOL07" / "forgotten.csv"
         late.write_text("time,part,work_order,width\n2026-09-02T00:00:30Z,0,WO000,10.0\n")
-        eventually(lambda: value_of(url) == before + 1, seconds=60)
+        eventually(lambda: value_of(url, folder) == before + 1, seconds=60)
         process.interrupt_group()
         ended = process.process.wait(timeout=60)
     finally:

@@ -25,6 +25,8 @@ def told(arrival: str) -> dict[str, object]:
         "bases_shifted": 20,
         "readings_to_the_right": 15_000,
         "restatements": 1,
+        "conflicts_won": 0,
+        "conflicts_lost": 0,
     }
 
 
@@ -81,7 +83,10 @@ def test_the_guide_gives_commands_that_can_be_copied() -> None:
     lines = list(guide("http://127.0.0.1:4711", Path("/tmp/demo"), program="disarray"))
 
     assert "at http://127.0.0.1:4711 and watches /tmp/demo/inbox; Ctrl-C ends it" in lines[0]
-    assert "  curl 'http://127.0.0.1:4711/api/v1/values?subject=TOOL07&metric=in_spec_total'" in lines
+    token = '-H "Authorization: Bearer $(disarray token local)"'
+    assert (
+        f"  curl {token} 'http://127.0.0.1:4711/api/v1/values?subject=TOOL07&metric=in_spec_total'" in lines
+    )
 
 
 def test_the_file_that_the_guide_copies_is_there() -> None:

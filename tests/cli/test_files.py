@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.cli.ingest import sentence_of_rejects, told_rejects
+from tests.cli.conftest import report
 
 if TYPE_CHECKING:
     import subprocess
@@ -43,9 +44,24 @@ def test_a_file_is_shown_with_its_whole_history(run: Run, plant: Plant, late: Pa
     )
 
 
+def test_of_a_parked_version_nothing_is_shown_as_if_it_were_in(run: Run, plant: Plant) -> None:
+    plant.ingest(plant.write("TOOL07/shrunk.csv", report(9, 10)))
+    plant.ingest(plant.write("TOOL07/shrunk.csv", report(9)))
+    known = json.loads(run("files", "show", "inbox/TOOL07/shrunk.csv", "--json").stdout)
+    assert known["status"] == "parked"
+    assert known["metadata"]["lines"]["kept"] == 240
+    assert known["metadata"]["parked_version"]["lines"]["kept"] == 120
+    told = run("files", "show", "inbox/TOOL07/shrunk.csv").stdout.splitlines()
+    assert [line.split(maxsplit=1)[1] for line in told if line.startswith("lines ")] == [
+        "241 seen, 240 kept, 1 preamble"
+    ]
+    [parked] = [line for line in told if line.startswith("parked version")]
+    assert "lines: 121 seen, 120 kept, 1 preamble" in parked
+
+
 def test_rejected_lines_are_shown_with_their_file(run: Run, plant: Plant) -> None:
-    [report] = plant.ingest(plant.write("TOOL07/torn.csv", "time,watts,good\n2026-10-01T11:30:00Z,much,1\n"))
-    [rejects] = report.rejects
+    [done] = plant.ingest(plant.write("TOOL07/torn.csv", "time,watts,good\n2026-10-01T11:30:00Z,much,1\n"))
+    [rejects] = done.rejects
     assert (rejects.rejected, rejects.rows) == (1, 1)
     told = sentence_of_rejects(told_rejects(rejects))
     assert told.startswith("rejected: 1 of 1 row of ")

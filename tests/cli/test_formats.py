@@ -181,3 +181,41 @@ def test_try_takes_formats_of_the_project(tmp_path: Path) -> None:
     told = json.loads(run("try", tmp_path / "a.txt", "--project", tmp_path, "--json"))
     assert told["format"] == "scale"
     assert told["readings"][0]["mass"] == 1.5
+
+
+def test_rejects_keep_their_line_and_reason_on_a_narrow_terminal(tmp_path: Path) -> None:
+    rows = "".join(f"2024-01-01T00:00:{second:02}Z,{second},{'x' * 90}\n" for second in range(50))
+    (tmp_path / "narrow.csv").write_text(
+        f"time,a_value_with_a_long_name,note\n{rows}" + f"2024-01-01T00:01:00Z,?,{'y' * 150}\n"
+    )
+    result = CliRunner().invoke(formats_app, ["try", str(tmp_path / "narrow.csv")], env={"COLUMNS": "80"})
+    [line] = [line for line in result.stdout.splitlines() if "bad number" in line and "×" not in line]
+    assert line.split()[0] == "52"
+    assert "a_value_with_a_long_name" in line
+    assert len(line) <= 80
+
+
+def test_a_file_that_a_dataset_of_the_project_takes_is_read_by_it(tmp_path: Path) -> None:
+    (tmp_path / "inbox").mkdir()
+    (tmp_path / "inbox" / "a.csv").write_text("when,watts\n2024-01-01T00:00:00Z,2\n2024-01-01T00:00:01Z,3\n")
+    (tmp_path / "disarray.toml").write_text(
+        """
+        [[dataset]]
+        name = "power"
+        roots = ["inbox"]
+        files = ["*.csv"]
+        format = "csv"
+        subject = { constant = "mill" }
+        zone = "UTC"
+        event_time = { from = "when", layouts = ["iso"] }
+        columns.power = { from = "watts", type = "float64", scale = 0.001, unit = "kW" }
+        """
+    )
+    told = json.loads(run("try", tmp_path / "inbox" / "a.csv", "--project", tmp_path, "--json"))
+    assert (told["own_dataset"], told["dataset"], told["subject"]) == ("power", None, "mill")
+    assert [row["power"] for row in told["readings"]] == [0.002, 0.003]
+    shown = run("try", tmp_path / "inbox" / "a.csv", "--project", tmp_path)
+    assert "reads as dataset 'power' of disarray.toml" in shown
+    assert "[[dataset]]" not in shown
+    (tmp_path / "disarray.toml").write_text("[[dataset]]\n")
+    assert "were not asked" in run("try", tmp_path / "inbox" / "a.csv", "--project", tmp_path)

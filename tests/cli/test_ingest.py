@@ -32,13 +32,29 @@ def test_a_plan_tells_what_ingesting_then_does_and_changes_nothing(run: Run, pla
     assert "TOOL07 (tools): late" in told
     assert "1 added, 1 parked" in told
     assert "segment 2026-10-01T08:00:00Z is scanned again: 120 readings in 1 fragment" in told
-    assert "good_total +120 from 2026-10-01T08:00:00Z on (480 becomes 600)" in told
+    assert (
+        "good_total +120 from 2026-10-01T08:59:30Z to 2026-10-01T11:59:30Z (480 becomes 600); "
+        "rising to it from 2026-10-01T08:00:30Z on"
+    ) in told
     [planned] = json.loads(run("plan", str(path), "--json").stdout)["plans"]
     assert plant.derived() == before
     assert plant.rows("select count(*) from disarray.file_info") == [(2,)]
     [done] = plant.ingest(path)
     assert [len(each.units) for each in done.plans] == [len(planned["segments"])]
     assert {total["metric"] for total in planned["totals"]} == {"energy", "good_total"}
+
+
+def test_a_plan_tells_which_rows_would_be_rejected(run: Run, plant: Plant) -> None:
+    bad = "2026-10-01T12:00:00Z,many,1\n"
+    path = plant.write("TOOL07/some.csv", report(12) + bad)
+    told = run("plan", str(path)).stdout
+    assert "would be rejected: 1 of 121 rows of file:" in told
+    assert "some.csv; the first is line 122, bad_number in column 'watts'\n" in told
+    [rejected] = json.loads(run("plan", str(path), "--json").stdout)["rejected"]
+    assert (rejected["rejected"], rejected["first_line"], rejected["column"]) == (1, 122, "watts")
+    nothing = run("plan", str(plant.write("TOOL07/none.csv", "time,watts,good\n" + bad))).stdout
+    assert "would be rejected: 1 of 1 row of " in nothing
+    assert "these versions are in" not in nothing
 
 
 def test_what_is_scanned_again_is_not_counted_as_untouched(run: Run, plant: Plant) -> None:

@@ -35,7 +35,10 @@ def test_a_preview_says_by_how_much_and_from_when_and_the_release_does_just_that
     run: Run, plant: Plant, late: Path
 ) -> None:
     told = run("quarantine", "preview", "inbox/TOOL07/late.csv").stdout
-    assert "good_total +120 from 2026-10-01T02:00:00Z on (600 becomes 720)" in told
+    assert (
+        "good_total +120 from 2026-10-01T02:59:30Z to 2026-10-01T11:59:30Z (600 becomes 720); "
+        "rising to it from 2026-10-01T02:00:30Z on"
+    ) in told
     assert "rollup hourly: 1 bucket would change: 2026-10-01T02:00:00Z" in told
     [plan] = json.loads(run("quarantine", "preview", str(late), "--json").stdout)["plans"]
     ended = run("quarantine", "release", str(late), *DECISION)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,6 +13,7 @@ from tests.cli.conftest import report
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
+    from pathlib import Path
 
     from tests.plant import Plant
 
@@ -34,9 +36,24 @@ def test_restatements_say_what_changed_by_how_much_from_when_and_why(run: Run, p
     assert run("restatements").stdout == "Nothing was restated.\n"
     plant.ingest(plant.write("TOOL07/late.csv", report(6)))
     told = run("restatements", "TOOL07").stdout
-    assert "TOOL07 good_total +120 from 2026-10-01T06:00Z on (now 600), because of late.csv" in told
-    [noted] = [
+    assert (
+        "TOOL07 good_total +120 from 2026-10-01T06:59:30Z to 2026-10-01T11:59:30Z (480 became 600); "
+        "rising to it from 2026-10-01T06:00:30Z on, because of late.csv"
+    ) in told
+    [noted, ramp] = [
         each for each in json.loads(run("restatements", "--json").stdout) if each["metric"] == "good_total"
     ]
-    assert (noted["old"], noted["new"]) == (480, 600)
+    assert (noted["old"], noted["new"], noted["delta"]) == (480, 600, 120)
+    assert (ramp["least"], ramp["greatest"], ramp["delta"]) == (1, 118, None)
     assert run("restatements", "TOOL08").stdout == "Nothing was restated.\n"
+
+
+def test_restatements_are_told_in_the_zone_of_the_viewer(run: Run, plant: Plant, late: Path) -> None:
+    here = run("restatements").stdout
+    there = run("restatements", "--zone", "Asia/Kolkata").stdout
+    assert " to 2026-10-01T08:59Z (" in here
+    assert " to 2026-10-01T14:29+05:30 (" in there
+    assert "Z" not in there
+    assert re.search(r"written down \d{4}-\d\d-\d\dT\d\d:\d\d\+05:30\.", there)
+    told = run("explain", "TOOL07", "good_total", "--zone", "Asia/Kolkata").stdout
+    assert re.search(r"restated \d{4}-\d\d-\d\d \d\d:\d\d:\d\d\+05:30: ", told)

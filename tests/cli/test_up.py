@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -116,6 +117,20 @@ def test_once_ends_with_1_when_something_was_parked_or_failed_and_says_what_to_r
 def test_once_draws_its_summary_on_a_terminal(plant: Plant, run_on_terminal: Callable[..., str]) -> None:
     plant.write("TOOL01/a.csv", report(0))
     assert "good_total" in run_on_terminal("up", "--once")
+
+
+def test_a_port_that_is_taken_can_be_chosen_otherwise_as_the_message_says(
+    plant: Plant, run: Callable[..., subprocess.CompletedProcess[str]], dsn: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        refused = run("up", "--port", str(port))
+        assert refused.returncode == 1
+        assert f"port {port}" in refused.stderr
+        assert "Choose another with --port" in refused.stderr
+    process = Running("--dsn", dsn, "up", "--port", "0", project=plant.inbox.parent)
+    process.wait_for("Ctrl-C ends it")
+    assert process.end(signal.SIGINT) == 0
 
 
 def test_a_second_one_in_the_same_folder_is_refused_and_the_first_goes_on(

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from disarray.web.app import create_app
+from disarray.web.route import Scope, Sources
+from tests.plant import Plant
+from tests.web.conftest import Client, add_token
+from tests.worker.conftest import DATASET
+from tests.worker.test_retention import report
+
 if TYPE_CHECKING:
     import subprocess
-    from collections.abc import Callable
-
-    from tests.plant import Plant
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -95,3 +101,101 @@ def test_a_project_without_datasets_is_told_how_to_get_one(run: Run) -> None:
     ended = run("value", "TOOL07", "energy")
     assert ended.returncode == 1
     assert "formats try" in ended.stderr
+
+
+@pytest.fixture
+def forgetful_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
+    """A project that keeps readings for a day, and has dropped those of hours 0 and 1 of subject T1."""
+    built = Plant(tmp_path, dsn, description=DATASET.replace("key = []", 'key = []\nretain = "1 d"'))
+    built.ingest(built.write("T1/long.csv", report(0, 1, 20)))
+    built.ingest(built.write("T1/new.csv", report(30)))
+    built.keep_house()
+    yield built
+    built.pool.close()
+
+
+def test_the_command_line_and_rest_give_the_same_document(run: Run, forgetful_plant: Plant) -> None:
+    plant = forgetful_plant
+    app = create_app(Sources(plant.pool, plant.place.lake, plant.datasets))
+    ada = Client(app, token=add_token(plant.pool, "ada", Scope.READ))
+    metric: Any = {"subject": "T1", "metric": "good_total"}
+    dropped = ada.get("values", **metric, at="2026-10-01T00:30:00Z")
+    assert dropped["values"] == [
+        {
+            "channel": "",
+            "at": "2026-10-01T00:30:00Z",
+            "value": None,
+            "reading_at": "2026-10-01T00:58:00Z",
+            "final": False,
+            "readings_dropped": True,
+        }
+    ]
+    asked = [
+        (("value", "--at", "2026-10-01T00:30:00Z"), dropped),
+        (("value",), ada.get("values", **metric)),
+        (("series", "--every", "5 h"), ada.get("series", **metric, every="5 h")),
+        (
+            ("series", "--every", "5 h", "--from", "2026-10-01T00:30Z", "--to", "2026-10-02"),
+            ada.get("series", **metric, every="5 h", span=("2026-10-01T00:30:00Z", "2026-10-02T00:00:00Z")),
+        ),
+    ]
+    for (command, *options), document in asked:
+        printed = run(command, "T1", "good_total", *options, "--json").stdout
+        assert json.loads(printed) == document
+    rollup = ada.get("rollups", subject="T1", rollup="hourly")
+    assert json.loads(run("rollup", "T1", "hourly", "--json").stdout) == rollup
+    assert len(rollup["buckets"]) == 4
+    assert "is not known any more" in run("value", "T1", "good_total", "--at", "2026-10-01T00:30").stdout
+
+
+def test_a_series_begins_inside_the_first_segment_before_its_first_reading(run: Run, plant: Plant) -> None:
+    rows = "".join(f"2026-10-01T{time}:00Z,1.0,{good}\n" for time, good in (("01:30", 4), ("02:30", 3)))
+    plant.ingest(plant.write("TOOL08/0.csv", "time,watts,good\n" + rows))
+    options = ("--from", "2026-10-01T01:10", "--to", "2026-10-01T03:00", "--every", "50 min")
+    told = json.loads(run("series", "TOOL08", "good_total", *options, "--json").stdout)
+    assert [(each["at"][11:16], each["value"]) for each in told["values"]] == [("02:00", 4), ("02:50", 7)]
+
+
+def test_a_damaged_file_of_the_lake_is_told_and_ends_with_1(run: Run, plant: Plant) -> None:
+    source = plant.inbox / "TOOL07" / "0.csv"
+    [(path,)] = plant.rows(f"select path from disarray.fragment where source_uri = '{source}'")
+    damaged = plant.place.lake.root / str(path)
+    content = bytearray(damaged.read_bytes())
+    content[200] ^= 4
+    damaged.write_bytes(content)
+    ended = run("value", "TOOL07", "good_total", "--at", "2026-10-01T00:30")
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"disarray files reingest {source}" in " ".join(ended.stderr.split())
+    assert run("value", "TOOL07", "good_total").returncode == 0
+
+
+def test_instants_are_shown_and_read_in_the_zone_of_the_viewer(
+    run: Run, plant: Plant, tmp_path: Path
+) -> None:
+    berlin = ("--zone", "Europe/Berlin")
+    shown = run("value", "TOOL07", "good_total", *berlin)
+    assert shown.stdout == (
+        "TOOL07 good_total is 480 as of its reading at 2026-10-01T13:59:30+02:00, final.\n"
+    ), shown.stderr
+    there, here = (
+        run("value", "TOOL07", "good_total", "--at", at, "--json", *options).stdout
+        for at, options in (("2026-10-01T12:00", berlin), ("2026-10-01T10:00Z", ()))
+    )
+    assert there == here
+    series = run("series", "TOOL07", "good_total", "--every", "6 h", *berlin).stdout.splitlines()
+    assert series[1].startswith("2026-10-01T02:00:00+02:00 ")
+    rollup = run("rollup", "TOOL07", "hourly", *berlin).stdout.splitlines()
+    assert rollup[1].startswith("2026-10-01T02:00:00+02:00  2026-10-01T03:00:00+02:00 ")
+    wrong = run("value", "TOOL07", "good_total", "--zone", "Mars/Olympus")
+    assert (wrong.returncode, "is not a time zone" in wrong.stderr) == (1, True)
+    forward = run("value", "TOOL07", "good_total", "--at", "2026-03-29T02:30", *berlin)
+    assert (forward.returncode, "no clock of Europe/Berlin shows" in forward.stderr) == (2, True)
+    settings = tmp_path / "disarray.toml"
+    settings.write_text('[output]\nzone = "Asia/Kolkata"\n' + settings.read_text())
+    assert "2026-10-01T17:29:30+05:30, final." in run("value", "TOOL07", "good_total").stdout
+    assert "T11:59:30Z, final." in run("value", "TOOL07", "good_total", "--zone", "UTC").stdout
+    # Whatever command it is, the same text is the same instant.
+    assert "+05:30" in run("runs", "list").stdout
+    assert "+05:30" in run("events").stdout
+    exported = run("export", "readings", "--output", "-", "--from", "2026-10-01T17:29:30").stdout.splitlines()
+    assert len(exported) == 2

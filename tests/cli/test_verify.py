@@ -44,8 +44,14 @@ def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     plant.ingest(plant.write("T1/a.csv", "time,watts\n2025-10-01T00:00:00Z,0.1\n2025-10-01T01:00:00Z,0.2\n"))
     plant.rows("update disarray.segment_metric set total_float = 0.3 where total_float = 0.2 returning 1")
     plant.pool.close()
-    found = run("verify", "--json", timeout=240)
+    found = run("verify", "--json", timeout=1800)
     assert found.returncode == 1, found.stderr
+    assert [line for line in found.stderr.splitlines() if line.startswith("…")] == [
+        "… starting Spark",
+        "… tools: reading the files again, subjects 1 to 1 of 1",
+        "… tools: comparing readings, files read: 1",
+        "… tools: comparing metrics",
+    ]
     document = json.loads(found.stdout)
     assert document["compared"] == {"files": 1, "readings": 2, "segments": 2, "bases": 2, "rollup_parts": 0}
     [total, history] = document["differences"]

@@ -50,6 +50,7 @@ class File:
     retry_count: int = 0
     crash_count: int = 0
     is_listed: bool = False
+    has_parked_version: bool = False
 
 
 @dataclass
@@ -125,7 +126,9 @@ class QueueModel:
         if file is None:
             file = self.files[uri] = File(subject)
         former, file.announced = file.announced, version or file.announced
-        file.subject = subject
+        if file.process_count == 0:
+            # One that was taken in belongs to whom it was read for, whatever is announced.
+            file.subject = subject
         file.status = "blacklisted" if reason is Reason.REMOVE else "pending"
         if is_new_version or reason in ON_PURPOSE:
             file.retry_count = 0
@@ -232,8 +235,13 @@ class QueueModel:
         file.parse_version = result.get("parse_version", file.parse_version)
         file.process_count += 1
         file.retry_count = file.crash_count = 0
+        if "outcome" in result:
+            file.has_parked_version = result["outcome"] == "parked"
+        elif "content_hash" in result:
+            file.has_parked_version = False
         if file.status != "blacklisted":
-            file.status = "pending" if self.waiting(row.uri) else result.get("outcome", "processed")
+            settled = "parked" if file.has_parked_version else "processed"
+            file.status = "pending" if self.waiting(row.uri) else settled
 
     def reconcile_rows_due(self) -> list[str]:
         queued = {row.subject for row in self.rows if row.holder is None}

@@ -77,7 +77,12 @@ def test_a_retry_asks_for_the_same_with_a_full_set_of_attempts(
         for event in events.list_file_events(connection, "file:///a")
         if event.event_type == "dead_letter_retried"
     ]
-    assert asked.metadata == {"reason": "share was away", "by": "ada", "error": "no header"}
+    assert asked.metadata == {
+        "reason": "share was away",
+        "by": "ada",
+        "role": connection.info.user,
+        "error": "no header",
+    }
 
 
 def test_a_removal_that_was_given_up_is_a_dead_letter_and_its_retry_removes(

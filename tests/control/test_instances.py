@@ -214,7 +214,8 @@ def test_who_paused_an_instance_and_why_is_written_down(connection: Connection) 
     instances.resume_instance(connection, "Worker01", **DECISION)
     noted = events.list_events(connection, since=datetime.now(UTC) - timedelta(hours=1))
     told = [(event.event_type, event.metadata) for event in noted if event.metadata.get("by")]
-    assert told == [(kind, DECISION) for kind in ("instance_resumed", "instance_draining", "instance_paused")]
+    decided = DECISION | {"role": connection.info.user}
+    assert told == [(kind, decided) for kind in ("instance_resumed", "instance_draining", "instance_paused")]
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ def test_the_file_of_the_page_goes_in_and_its_number_comes_out(
     [dataset] = [
         block for block in re.findall(r"```toml\n(.*?)```", text, re.DOTALL) if "[[dataset]]" in block
     ]
-    (tmp_path / "disarray.toml").write_text(dataset)
 
-    check_page(PAGE, folder=tmp_path, environment=in_process)
+    def describe() -> None:
+        (tmp_path / "disarray.toml").write_text(dataset)
+
+    check_page(PAGE, folder=tmp_path, environment=in_process, before={"disarray up --once": describe})

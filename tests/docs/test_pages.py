@@ -87,3 +87,15 @@ def test_every_command_in_an_example_can_be_typed(page: Path) -> None:
 )
 def test_a_command_that_cannot_be_typed_is_noticed(line: str) -> None:
     assert problem_of(line) is not None
+
+
+def test_images_to_deploy_are_pinned_to_a_version() -> None:
+    """What is pulled tomorrow is what was tested today."""
+    named = [
+        (file.name, image)
+        for file in sorted((ROOT / "deploy").rglob("*"))
+        if (file.is_file() and file.suffix in (".yml", ".yaml")) or file.name.startswith("Dockerfile")
+        for image in re.findall(r"^\s*(?:image:|FROM)\s+(\S+)", file.read_text("utf-8"), re.MULTILINE)
+    ]
+    assert named
+    assert [each for each in named if not re.search(r":v?\d+\.\d+(\.\d+)?(-\S+)?$|@sha256:", each[1])] == []

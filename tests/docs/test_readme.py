@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.__main__ import RUNS
+from benchmarks.goals import COMMITTED_RESULTS, SHORT_RESULTS, results_folder
 from benchmarks.readme import BEGIN, END, ROWS, numbers
 from tests.docs.transcripts import check_page
 
@@ -55,3 +57,23 @@ def test_the_tests_that_prove_a_promise_exist() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", README.read_text("utf-8"))
     assert len(named) >= 8
     assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        ([], COMMITTED_RESULTS),
+        (["--dsn", "postgresql://bench"], COMMITTED_RESULTS),
+        (["--broker=amqp://bench"], COMMITTED_RESULTS),
+        (["--history", "1000000", "20000000"], SHORT_RESULTS),
+        (["--without-rivals"], SHORT_RESULTS),
+        (["--dsn=postgresql://bench", "--turns=1"], SHORT_RESULTS),
+    ],
+)
+def test_only_a_run_at_the_sizes_of_the_goals_is_committed(arguments: list[str], folder: Path) -> None:
+    assert results_folder(arguments) == folder
+
+
+def test_a_short_run_of_all_benchmarks_commits_nothing() -> None:
+    for run in RUNS:
+        assert run.only_full or results_folder(run.short.split()) == SHORT_RESULTS, run.name

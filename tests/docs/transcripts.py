@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from disarray.cli.main import app
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What no two runs have in common: when something happened, how long it took, and where.
@@ -50,12 +50,20 @@ def steps_of(page: str) -> Iterator[Step]:
 
 
 def check_page(
-    page: Path, *, folder: Path, environment: Mapping[str, str], without: Sequence[str] = ()
+    page: Path,
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    without: Sequence[str] = (),
+    before: Mapping[str, Callable[[], object]] | None = None,
 ) -> None:
-    """Run the commands of a page in a folder and compare what they print; some may be taken as they are shown."""
+    """Run the commands of a page in a folder and compare what they print; some may be taken as they are shown.
+
+    `before` has what the reader does by hand before a command.
+    """
     text = page.read_text("utf-8")
     shown = list(steps_of(text))
-    run = list(_run_all(shown, folder=folder, environment=environment, without=without))
+    run = list(_run_all(shown, folder=folder, environment=environment, without=without, before=before or {}))
     if os.environ.get("DISARRAY_WRITE_TRANSCRIPTS"):
         page.write_text(_rewritten(text, iter(run)), "utf-8")
         return
@@ -64,7 +72,12 @@ def check_page(
 
 
 def _run_all(
-    steps: Sequence[Step], *, folder: Path, environment: Mapping[str, str], without: Sequence[str]
+    steps: Sequence[Step],
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    without: Sequence[str],
+    before: Mapping[str, Callable[[], object]],
 ) -> Iterator[Step]:
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith("DISARRAY_")]:
@@ -74,6 +87,7 @@ def _run_all(
         patch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
         patch.chdir(folder)
         for step in steps:
+            before.get(step.command, lambda: None)()
             is_left_out = step.command in without
             yield step if is_left_out else Step(step.command, _trimmed(_run(step.command, patch)))
 

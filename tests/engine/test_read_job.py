@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.engine import read_job
 from disarray.engine.read_job import read_files
-from disarray.kernels.fragments import read_fragment
+from disarray.kernels.fragment_reader import read_fragment
 from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.model.format import POSITION
 from disarray.model.segments import microseconds_of

@@ -16,6 +16,7 @@ from disarray.engine.verification import verify
 from disarray.engine.verification_tables import table_differences
 from tests.engine.verification_world import DESCRIPTION, report
 from tests.plant import Plant
+from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,6 +92,24 @@ def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: Ve
     assert found.files == 6
     assert found.bases > 100
     assert found.rollup_parts > 100
+
+
+def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:
+    plant.redefine(DATASET)
+    lines = "".join(f"2026-10-01T00:0{minute}:00Z,{minute},1\n" for minute in range(9))
+    plant.ingest(*(plant.write(f"T{number}/a.csv", "time,watts,good\n" + lines) for number in (1, 2)))
+    plant.redefine(DATASET.replace('name = "tools"', 'name = "presses"'))
+    plant.drain()
+    found = plant.verify()
+    assert found.is_identical()
+    assert found.files == 2
+    for table in ("file_info", "fragment", "segment", "segment_metric", "rollup", "subject_version"):
+        with plant.pool.connection() as connection:
+            statement = f"update disarray.{table} set subject_key = 'T3' where subject_key = 'T2'"
+            connection.execute(statement.encode())
+    [difference] = plant.verify("T3").differences
+    assert difference.what == "file counts for"
+    assert (difference.stored, difference.recomputed) == ("presses/T3", "presses/T2")
 
 
 def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: VerifiedPlant) -> None:

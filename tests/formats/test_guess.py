@@ -203,3 +203,74 @@ def test_names_stay_apart() -> None:
 )
 def test_types_are_the_narrowest_that_hold_every_cell(cells: list[str], type_: ColumnType) -> None:
     assert column_type(cells) is type_
+
+
+HEADED_BY_DIGITS = b"time;1st probe;2nd probe;25\n" + b"".join(
+    b"01.03.2024 10:%02d;1,5;2,5;3\n" % minute for minute in range(30)
+)
+
+
+def test_a_header_name_that_begins_with_a_digit_hides_no_header() -> None:
+    found = guess(HEADED_BY_DIGITS, {})
+    assert isinstance(found.format, dict)
+    assert "header" not in found.format
+    assert found.event_time == {"from": "time", "layouts": ["%d.%m.%Y %H:%M"]}
+    assert [column["from"] for column in found.columns.values()] == ["1st probe", "2nd probe", "25"]
+
+
+@pytest.mark.parametrize(
+    ("stamp", "layout"),
+    [
+        ("20240301101{0:03}", "%Y%m%d%H%M%S"),
+        ("20240301T101{0:03}", "%Y%m%dT%H%M%S"),
+        ("20240301 101{0:03}", "%Y%m%d %H%M%S"),
+    ],
+)
+def test_compact_stamps_are_times(stamp: str, layout: str) -> None:
+    rows = "".join(f"{stamp.format(second)},1\n" for second in range(60))
+    found = guess(f"when,value\n{rows}".encode(), {})
+    assert found.event_time == {"from": "when", "layouts": [layout]}
+
+
+def test_a_counter_of_fourteen_digits_is_no_time() -> None:
+    rows = "".join(f"2024-03-01T10:15:{second:02},{20249900000000 + second}\n" for second in range(60))
+    found = guess(f"when,pulses\n{rows}".encode(), {})
+    assert found.columns["pulses"]["type"] == "int64"
+
+
+def test_a_mark_between_thousands_is_no_text() -> None:
+    rows = "".join(f"01.03.2024 10:15:{second:02};1.{second:03},5;{second}\n" for second in range(60))
+    found = guess(f"Zeit;Leistung [W];n\n{rows}".encode(), {})
+    assert isinstance(found.format, dict)
+    assert (found.format["decimal"], found.format["thousands"]) == (",", ".")
+    assert found.columns["leistung"]["type"] == "float64"
+    assert any("'.': 1.234 is read as 1234" in check for check in found.checks)
+
+
+def test_points_of_decimals_and_dates_are_no_thousands() -> None:
+    rows = "".join(f"01.03.2024 10:15:{second:02},1.{second:03}\n" for second in range(60))
+    found = guess(f"time,power\n{rows}".encode(), {})
+    assert found.format == "csv"
+    assert found.columns["power"]["type"] == "float64"
+
+
+def test_many_columns_of_one_kind_are_one_thing_to_check() -> None:
+    names = ",".join(f"empty{number}" for number in range(30))
+    row = "2024-03-01T10:15:00Z" + "," * 30
+    found = guess(f"time,{names}\n{row}\n{row}\n".encode(), {})
+    [check] = found.checks
+    assert check.startswith("'empty0', 'empty1', 'empty2', 'empty3', 'empty4' and 25 more are empty")
+
+
+def test_a_shipped_format_that_misses_by_one_column_is_named(shipped: Shipped) -> None:
+    sample = (FIXTURES / "maccor.070").read_bytes().replace(b"Volts", b"Spannung")
+    found = guess(sample, shipped)
+    assert not found.recognised
+    assert any("this is 'maccor'" in check and "Volt" in check for check in found.checks)
+
+
+def test_a_stamp_that_is_the_same_in_every_row_is_not_when_readings_happened() -> None:
+    rows = "".join(f"2026-03-28 22:00:00;28.03.2026 22:{minute:02};1,5\n" for minute in range(30))
+    found = guess(f"Startzeit;Messzeit;Druck\n{rows}".encode(), {})
+    assert found.event_time == {"from": "Messzeit", "layouts": ["%d.%m.%Y %H:%M"]}
+    assert any("'Startzeit' is a stamp too" in check for check in found.checks)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import settings
 
 from disarray.kernels import blocks, decompression, ranges, reading, stretches
-from disarray.kernels.fragments import FragmentBuilder, FragmentWriter, MemorySink, read_fragment
+from disarray.kernels.fragment_reader import read_fragment
+from disarray.kernels.fragments import FragmentBuilder, FragmentWriter, MemorySink
 from disarray.kernels.line_reader import LineReader
 from disarray.kernels.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.kernels.reading import read_file

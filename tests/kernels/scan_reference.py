@@ -70,8 +70,17 @@ def merge(rows: Iterable[Row], spec: ScanSpec) -> Outcome:
             key += (seen[key, row.uri],)
         keyed.setdefault(key, []).append(row)
     winners, conflicts, duplicates = [], [], 0
+    newest = spec.conflict.column
     for group in keyed.values():
-        winner = max(group, key=lambda row: (row.priority, row.uri.encode(), row.position))
+        winner = max(
+            group,
+            key=lambda row: (
+                null_first(None if newest is None else row.values[newest]),
+                row.priority,
+                row.uri.encode(),
+                row.position,
+            ),
+        )
         winners.append(winner)
         losers = [row for row in group if row is not winner]
         duplicates += len(losers)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from disarray.kernels.segment_rows import FragmentInput
+from disarray.model.conflict_rule import BY_PATH, Conflict, ConflictRule
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.expression_types import type_of
 from disarray.model.format import CHANNEL, EVENT_US, POSITION, ColumnType
@@ -192,9 +193,18 @@ def random_spec(source: random.Random) -> ScanSpec:
         has_channel=source.random() < 0.5,
         order_by=tuple(source.sample(["j", "x", "s", "b", "t"], source.choice([0, 0, 1, 2]))),
         key=key,
+        conflict=random_conflict(source, key),
         metrics=tuple(random_metric(source, f"m{number}") for number in range(4)),
         rollups=tuple(random_rollup(source, f"r{number}") for number in range(2)),
     )
+
+
+def random_conflict(source: random.Random, key: Key) -> Conflict:
+    """Any rule that can choose under this key."""
+    others = [name for name in ["i", "j", "x", "s", "b", "t"] if name not in key.columns]
+    if key.kind is not KeyKind.COLUMNS or source.random() < 0.5:
+        return BY_PATH
+    return Conflict(ConflictRule.NEWEST, source.choice(others))
 
 
 def random_metric(source: random.Random, name: str) -> Metric:

@@ -11,15 +11,13 @@ from blake3 import blake3
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disarray.errors import FragmentWriteError
+from disarray.errors import FragmentWriteError, UnreadableFileError
 from disarray.kernels import fragments as fragments_module
+from disarray.kernels.fragment_reader import FragmentReader, read_fragment
 from disarray.kernels.fragments import (
     FragmentBuilder,
-    FragmentReader,
     FragmentWriter,
     MemorySink,
-    count_rows_before,
-    read_fragment,
 )
 from disarray.kernels.ordering import digest_table, in_canonical_order
 from disarray.kernels.readings import readings_schema
@@ -235,10 +233,22 @@ def test_a_file_that_would_shatter_into_endless_fragments_fails(
     assert "longer segment" in (outcome.message or "")
 
 
-def test_the_readings_before_a_seam_can_be_counted(desk: Desk) -> None:
-    outcome = desk.write(HEADER + lines(0, 10)).read()
-    (part,) = outcome.fragments
-    assert count_rows_before(part.file, part.row_group, position=part.last_position) == 9
+def test_a_file_of_crumbs_is_refused_before_any_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fragments_module, "_MAX_FRAGMENTS_PER_FILE", 5)
+    sink = MemorySink()
+    builder = FragmentBuilder(SPEC, sink)
+    builder.add(readings(*((at * HOUR_US, 1.0, 1, "") for at in range(5))))
+    builder.cut()
+    assert len(sink.tables) == 5
+    builder.add(readings((9 * HOUR_US, 1.0, 1, ""), (10 * HOUR_US, 1.0, 1, "")))
+    with pytest.raises(UnreadableFileError, match=r"more than 5 segments \(7, with about 1 readings each\)"):
+        builder.cut()
+    assert len(sink.tables) == 5
+    # So many readings in as many segments as are allowed are no crumbs.
+    many = FragmentBuilder(SPEC, MemorySink())
+    many.add(readings(*((at % 5 * HOUR_US * 100, 1.0, 1, "") for at in range(50))))
+    many.cut()
+    assert len(many.fragments) == 5
 
 
 def test_a_file_that_holds_one_channel_after_the_other_does_not_crumble(

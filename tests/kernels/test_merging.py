@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -123,6 +125,10 @@ def test_merging_is_what_the_law_says_row_by_row(seed: int) -> None:
     assert merged.conflicts == len(expected.conflicts)
     listed = merged.conflict_list.to_pylist()
     assert len(listed) == min(merged.conflicts, MAX_LISTED)
+    assert [set(json.loads(row.pop("differences"))) for row in listed] == [
+        {name for name, value in winner.values.items() if value != loser.values[name]}
+        for winner, loser in expected.conflicts[:MAX_LISTED]
+    ]
     assert listed == [
         {
             "event_us": loser.event_us,
@@ -135,6 +141,8 @@ def test_merging_is_what_the_law_says_row_by_row(seed: int) -> None:
         }
         for winner, loser in expected.conflicts[:MAX_LISTED]
     ]
+    pairs = Counter((winner.uri, loser.uri) for winner, loser in expected.conflicts)
+    assert {(winner, loser): count for winner, loser, count in merged.conflict_pairs} == pairs
 
 
 @settings(max_examples=50, deadline=None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from disarray.model.compaction import plan_compaction
+from disarray.model.compaction import PACK_FRAGMENTS, pack_groups, plan_compaction
 from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
 
 
@@ -59,3 +59,13 @@ def test_row_groups_are_merged_by_who_names_them(
         for group in plan_compaction(fragments)
     ]
     assert found == groups
+
+
+def test_a_row_group_takes_a_bounded_number_of_fragments_and_no_file_twice() -> None:
+    many = plan_compaction([entry(f"{number:05d}", number) for number in range(2 * PACK_FRAGMENTS + 1)])
+    assert [len(pack) for pack in pack_groups(many)] == [PACK_FRAGMENTS, PACK_FRAGMENTS, 1]
+    shared = plan_compaction([entry("a", 0), entry("b", 0), entry("a", 1), entry("b", 2), entry("c", 3)])
+    for pack in pack_groups(shared):
+        uris = [uri for group in pack for uri, _ in group.files]
+        assert len(uris) == len(set(uris))
+    assert pack_groups(()) == ()

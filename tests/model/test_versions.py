@@ -74,7 +74,9 @@ def test_what_changes_parsing_changes_the_parse_version(
         ("metrics.more", {"kind": "count"}),
         ("rollups.hourly.bucket", "15 min"),
         ("attributes.CELL7.capacity", 4.7),
-        ("priority", 3),
+        ("conflict", "arrival"),
+        ("conflict", {"newest": "volts"}),
+        ("conflict", {"newest": "amps"}),
         ("key", ["rec", "state"]),
         ("key", "content"),
     ],
@@ -116,5 +118,5 @@ def test_versions_are_the_same_in_every_process(document: Document, specs: Specs
     dataset = specs.one(document)
     assert (dataset.parse_version, dataset.scan_version) == (
         "1dbe8cdf9b7de51ecc36a28687b03095",
-        "210e123703a4a0b927cc22421736ff71",
+        "07b5865ea3d585bb375f79fde0f91790",
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Pool
 
+LOCAL_TOKEN = make_token()
 START = datetime(2026, 10, 1, tzinfo=UTC)
 
 
@@ -137,6 +138,6 @@ def empty_app(shared_pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> St
 
 @pytest.fixture(scope="module")
 def embedded_app(shared_pool: Pool, tmp_path_factory: pytest.TempPathFactory) -> Starlette:
-    """The same as in the embedded mode: whoever is on this machine needs no token."""
+    """The same as in the embedded mode, with a token of this machine."""
     sources = Sources(shared_pool, Lake(tmp_path_factory.mktemp("lake")), {})
-    return create_app(sources, access=Access(loopback_without_token=True))
+    return create_app(sources, access=Access(local_token=LOCAL_TOKEN))

@@ -11,7 +11,7 @@ import pytest
 from disarray.control import tokens
 from disarray.web.route import AnyRoute, Scope
 from disarray.web.routes import ROUTES
-from tests.web.conftest import Client, add_token
+from tests.web.conftest import LOCAL_TOKEN, Client, add_token
 
 if TYPE_CHECKING:
     import httpx
@@ -106,9 +106,11 @@ def test_a_name_is_never_given_twice(shared_pool: Pool) -> None:
         add_token(shared_pool, "once", Scope.READ)
 
 
-def test_the_embedded_mode_needs_no_token_on_this_machine(embedded_app: Starlette) -> None:
+def test_the_embedded_mode_takes_the_token_of_this_machine_on_it(embedded_app: Starlette) -> None:
     for peer in ("127.0.0.1", "::1"):
-        assert Client(embedded_app, token=None, peer=peer).get("tokens")["tokens"] is not None
+        client = Client(embedded_app, token=LOCAL_TOKEN.text, peer=peer)
+        assert client.get("tokens")["tokens"] is not None
+        Client(embedded_app, token=None, peer=peer).get("tokens", expect=401)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +122,15 @@ def test_the_embedded_mode_needs_no_token_on_this_machine(embedded_app: Starlett
         ("127.0.0.1", {"Host": ""}),
         ("127.0.0.1", {"X-Forwarded-For": "127.0.0.1"}),
         ("127.0.0.1", {"Forwarded": "for=127.0.0.1"}),
+        ("127.0.0.1", {"X-Forwarded-Proto": "https"}),
+        ("127.0.0.1", {"X-Forwarded-Server": "proxy"}),
+        ("127.0.0.1", {"Via": "1.1 proxy"}),
+        ("127.0.0.1", {"X-Real-IP": "127.0.0.1"}),
+        ("127.0.0.1", {"X-Client-IP": "127.0.0.1"}),
+        ("127.0.0.1", {"True-Client-IP": "127.0.0.1"}),
+        ("127.0.0.1", {"CF-Connecting-IP": "127.0.0.1"}),
+        ("127.0.0.1", {"X-Envoy-External-Address": "127.0.0.1"}),
+        ("127.0.0.1", {"X-Original-URL": "/"}),
         ("127.0.0.1", {"Origin": "https://evil.example"}),
         ("127.0.0.1", {"Origin": "null"}),
         ("127.0.0.1", {"Sec-Fetch-Site": "cross-site"}),
@@ -130,14 +141,14 @@ def test_the_embedded_mode_needs_no_token_on_this_machine(embedded_app: Starlett
 def test_the_embedded_mode_refuses_whoever_is_not_surely_on_this_machine(
     embedded_app: Starlette, peer: str, headers: dict[str, str]
 ) -> None:
-    client = Client(embedded_app, token=None, peer=peer)
+    client = Client(embedded_app, token=LOCAL_TOKEN.text, peer=peer)
     assert client.http.get("/api/v1/status", headers=headers).status_code == 401
 
 
 def test_a_page_of_another_site_cannot_post_through_a_browser_here(embedded_app: Starlette) -> None:
     # What a form of a foreign page can send without asking first.
     for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        response = Client(embedded_app, token=None).http.post(
+        response = Client(embedded_app, token=LOCAL_TOKEN.text).http.post(
             "/api/v1/tokens/revoke", content=b'{"name": "x"}', headers={"Content-Type": media_type}
         )
         assert response.status_code == 415

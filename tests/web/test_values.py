@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disarray.store.values import value_at
+from disarray.web import rollups
+from tests.cli.conftest import report
 
 if TYPE_CHECKING:
     from tests.plant import Plant
@@ -81,3 +83,52 @@ def test_rollups_subjects_and_restatements_are_those_of_the_store(
     restated = ada.get("restatements", subject="TOOL07")["restatements"]
     assert {each["metric"] for each in restated} == {"energy", "good_total"}
     assert restated[0]["uris"] == [late]
+
+
+@pytest.mark.parametrize("place", ["channel", "dataset", "subject", "metric"])
+def test_no_parameter_takes_nul(plant: Plant, ada: Client, place: str) -> None:
+    asked: Any = {"subject": "TOOL07", "metric": "energy"} | {place: "a\x00b"}
+    assert ada.get("values", **asked, expect=400)["detail"].startswith(f"{place}: expected a text like")
+
+
+@pytest.mark.parametrize("instant", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
+def test_an_instant_that_is_none_in_utc_is_refused(plant: Plant, ada: Client, instant: str) -> None:
+    told = ada.get("values", subject="TOOL07", metric="energy", at=instant, expect=422)
+    assert "not within the years 1 to 9999 in UTC" in told["detail"]
+    span = ("2026-10-01T00:00:00Z", instant)
+    ada.get("series", subject="TOOL07", metric="energy", span=span, every="365 d", expect=422)
+    ada.get("rollups", subject="TOOL07", rollup="hourly", span=span, expect=422)
+
+
+def test_a_date_is_its_midnight_in_utc_as_on_the_command_line(plant: Plant, ada: Client) -> None:
+    metric: Any = {"subject": "TOOL07", "metric": "good_total"}
+    by_date = ada.get("values", **metric, at="2026-10-02")
+    assert by_date == ada.get("values", **metric, at="2026-10-02T00:00:00Z")
+    for no_date in ("2026-10-32", "2026-10", "20261002", "2026-10-02T08:00", "2026-W40-1"):
+        assert "or 2026-10-02" in ada.get("values", **metric, at=no_date, expect=400)["detail"]
+
+
+def test_a_series_without_ends_is_of_all_readings_and_too_long_a_one_is_refused(
+    plant: Plant, ada: Client
+) -> None:
+    metric: Any = {"subject": "TOOL07", "metric": "good_total"}
+    values = ada.get("series", **metric, every="5 h")["values"]
+    assert [value["at"][11:13] for value in values] == ["00", "05", "10", "15"]
+    assert values[-1]["value"] == ada.get("values", **metric)["values"][0]["value"]
+    refused = ada.get("series", **metric, every="1 ms", expect=422)["detail"]
+    assert "1 to 100,000 are answered at once. Nothing was read" in refused
+
+
+def test_rollups_and_subjects_beyond_the_limit_are_refused_or_cut_and_said_so(
+    plant: Plant, ada: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ada.get("subjects", limit="1")
+    assert (len(whole["subjects"]), whole["more"]) == (1, False)
+    plant.ingest(plant.write("TOOL08/a.csv", report(0)))
+    cut = ada.get("subjects", limit="1")
+    assert ([each["subject"] for each in cut["subjects"]], cut["more"]) == (["TOOL07"], True)
+    monkeypatch.setattr(rollups, "MOST_VALUES", 3)
+    refused = ada.get("rollups", subject="TOOL07", rollup="hourly", expect=422)
+    assert "more than 3 parts of buckets" in refused["detail"]
+    one = ("2026-10-01T09:00:00Z", "2026-10-01T10:00:00Z")
+    assert len(ada.get("rollups", subject="TOOL07", rollup="hourly", span=one)["buckets"]) == 1

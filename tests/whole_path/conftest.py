@@ -54,11 +54,12 @@ class System:
         return file_uri(str(self.path(journey)))
 
     def file(self, uri: str) -> tuple[Any, ...]:
-        """Status, lines, rejects by reason, error and crashes of a file."""
+        """Status, lines, rejects by reason, error and crashes of a file: of its parked version where one waits."""
         quoted = uri.replace("'", "''")
         [found] = self.plant.rows(
-            "select status::text, metadata -> 'lines', coalesce(metadata -> 'rejected', '{}'), last_error, crash_count "
-            f"from disarray.file_info where source_uri = '{quoted}'"
+            "select status::text, newest -> 'lines', coalesce(newest -> 'rejected', '{}'), last_error, crash_count "
+            "from disarray.file_info cross join lateral (select coalesce(metadata -> 'parked_version', metadata)) as "
+            f"version (newest) where source_uri = '{quoted}'"
         )
         return found
 

@@ -19,6 +19,7 @@ from disarray.worker.housekeeping_settings import HousekeepingSettings
 from disarray.worker.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, Delivery, deliveries, rows
+from tests.worker.soundness import assert_all_holds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,6 +35,8 @@ LAST_RUN = """
     where state = 'active' and source_uri like '%grown.csv' order by created_at desc limit 1
     """
 FRAGMENTS = "select count(*), count(distinct path) from disarray.fragment where state = 'active'"
+
+ROW_GROUPS = "select count(distinct (path, row_group)) from disarray.fragment where state = 'active'"
 
 
 def line(minute: float) -> str:
@@ -87,6 +90,55 @@ def test_a_file_that_grew_in_many_appends_becomes_one_fragment(eager: Plant) -> 
     assert eager.rows("select count(*) from disarray.restatement") == noted
     assert eager.rows("select count(*) from disarray.dirty_range") == ranges
     assert [report.kept for report in eager.keep_house()] == []
+
+
+def test_a_thousand_files_with_a_reading_each_share_row_groups_and_each_can_still_go(eager: Plant) -> None:
+    header = "time,watts,good\n"
+    paths = [eager.write(f"T1/{number:04d}.csv", header + line(number / 50)) for number in range(1_200)]
+    eager.ingest(*paths)
+    before, rows_before = eager.derived(), told(eager)
+    assert eager.rows(ROW_GROUPS) == [(1_200,)]
+    [report] = eager.keep_house()
+    [kept] = report.kept
+    assert (kept.row_groups_before, kept.row_groups_after) == (1_200, 2)
+    assert (kept.fragments_before, kept.fragments_after, kept.segments_left) == (1_200, 1_200, 0)
+    assert eager.rows(ROW_GROUPS) == [(2,)]
+    assert eager.derived() == before
+    assert told(eager) == rows_before
+    assert_all_holds(eager)
+    # It is done: the next turn finds nothing, whatever lies in shared row groups.
+    assert [report.kept for report in eager.keep_house()] == []
+    # One of them goes, one begins anew and one comes late: the rest of their row groups is as it was.
+    with eager.pool.connection() as connection:
+        files.blacklist_file(connection, str(paths[700]), "T1", reason="a test", by="ada")
+    paths[900].write_text(header + line(58) + line(59))
+    eager.ingest(paths[900], eager.write("T1/late.csv", header + line(10.001)))
+    changed = eager.derived()
+    eager.keep_house()
+    assert eager.derived() == changed
+    added = [line(58), line(59), line(10.001)]
+    said = {line(number / 50) for number in range(1_200) if number != 700} | set(added)
+    assert sorted((row["watts"], row["good"]) for row in told(eager)) == sorted(
+        (float(text.split(",")[1]), int(text.split(",")[2])) for text in said
+    )
+    assert_all_holds(eager)
+
+
+def test_what_cannot_lie_in_fewer_row_groups_is_left_and_counted(eager: Plant) -> None:
+    # Two files in four states: each row group is named by files that it shares with no other row group.
+    first = grow(eager, "T1/a.csv", steps=2)
+    eager.ingest(eager.write("T1/b.csv", first.read_text()))
+    eager.write("T1/b.csv", first.read_text() + line(5))
+    eager.ingest(eager.inbox / "T1/b.csv")
+    first.write_text(first.read_text() + line(6))
+    eager.ingest(first)
+    before = eager.derived()
+    for report in eager.keep_house():
+        assert report.failed == {}
+        assert all(
+            kept.row_groups_after < kept.row_groups_before or kept.segments_left for kept in report.kept
+        )
+    assert eager.derived() == before
 
 
 def test_growth_goes_on_after_a_compaction_and_a_rewrite_cuts_what_was_merged(eager: Plant) -> None:

@@ -43,8 +43,10 @@ def check(plant: Plant, seed: int) -> None:
     arrivals = Arrivals(plant, random.Random(seed))
     arrivals.run()
     assert differences(stored(plant), arrivals.expected()) == []
+    assert set(plant.rows("select source_uri, part from disarray.list_quarantine()")) == arrivals.waiting
     arrivals.settle()
     assert differences(stored(plant), arrivals.expected()) == []
+    assert set(plant.rows("select source_uri, part from disarray.list_quarantine()")) == arrivals.waiting
     assert plant.rows("select count(*) from disarray.dirty_range where resolved_at is null") == [(0,)]
 
 

@@ -148,11 +148,17 @@ def test_a_restatement_is_written_down_when_a_late_file_changes_old_numbers(plan
     plant.ingest(plant.write("T1/3.csv", report(3)))
     noted = plant.rows(
         """
-        select metric, new_int - old_int, changed_from, source_uris
-        from disarray.restatement where metric = 'good_total'
+        select changed_from, changed_to, delta_int::bigint, old_int, new_int, source_uris
+        from disarray.restatement where metric = 'good_total' order by changed_from
         """
     )
-    assert noted == [("good_total", 120, START + timedelta(hours=3), [str(plant.inbox / "T1/3.csv")])]
+    uris = [str(plant.inbox / "T1/3.csv")]
+    last = START + timedelta(hours=3, seconds=119 * 30)
+    assert noted == [
+        # The first late reading says 0; from the second on the total rises to that of the last.
+        (START + timedelta(hours=3, seconds=30), last - timedelta(seconds=30), None, 120, 238, uris),
+        (last, START + timedelta(hours=9, seconds=119 * 30), 120, 240, 360, uris),
+    ]
 
 
 def test_appending_to_the_newest_segment_restates_nothing(plant: Plant) -> None:

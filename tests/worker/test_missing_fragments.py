@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.errors import FragmentReadError
-from disarray.kernels.fragments import read_fragment
+from disarray.errors import FragmentDamagedError
+from disarray.kernels.fragment_reader import read_fragment
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, rows
 
@@ -50,8 +50,8 @@ def test_a_pass_that_needs_a_lost_file_names_it_and_succeeds_once_it_is_back(
     assert plant.derived() != stored
 
 
-def test_a_damaged_fragment_is_told_like_a_lost_one(tmp_path: Path) -> None:
+def test_a_file_that_is_no_file_of_fragments_is_damaged(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.parquet"
     damaged.write_bytes(b"PAR1 and no more")
-    with pytest.raises(FragmentReadError, match=r"the lake cannot be read: .*damaged\.parquet"):
+    with pytest.raises(FragmentDamagedError, match=r"damaged\.parquet of the lake is damaged: .* no footer"):
         read_fragment(str(damaged), 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.agent.scanner import Scanner
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Mapping, Sequence
 
-    from disarray.agent.scanner import ScanReport
+    from disarray.agent.scanner import EmptyGlob, ScanReport
     from disarray.agent.settings import AgentSettings
     from disarray.agent.state import StateFile
     from disarray.broker.transport import Transport
@@ -45,6 +45,24 @@ class AgentCounts:
     bytes_read: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class RootsReport:
+    """What lies under the roots and could not be announced, after everything else was."""
+
+    is_sent: bool
+    unreadable: Mapping[str, str] = field(default_factory=dict)  # by path, with the reason
+    refused: Mapping[str, str] = field(
+        default_factory=dict
+    )  # the same: files that no dataset can ever take so
+    unmatched: Sequence[str] = ()  # paths that no dataset takes
+    empty_globs: Sequence[EmptyGlob] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything could be read and was sent."""
+        return self.is_sent and not self.unreadable
+
+
 class Agent:
     """Watches the roots of some datasets and announces what is new to a transport."""
 
@@ -70,6 +88,7 @@ class Agent:
         self._away: dict[str, str] = {}
         self._was_full = False
         self._stuck_until_us = 0
+        self._is_stopped: Callable[[], bool] = lambda: False
 
     @property
     def backlog_bytes(self) -> int:
@@ -108,7 +127,9 @@ class Agent:
 
     def scan(self, *, is_final: bool = False) -> ScanReport:
         """Scan once, now."""
-        report = self._scanner.scan(self._schedule.begin(self._clock_us()), is_final=is_final)
+        report = self._scanner.scan(
+            self._schedule.begin(self._clock_us()), is_final=is_final, is_stopped=self._is_stopped
+        )
         has_more = report.left_over > 0 and not report.is_spool_full
         self._schedule.end(self._clock_us(), listing_us=report.listing_us, has_more=has_more)
         self.counts.scans += 1
@@ -142,21 +163,35 @@ class Agent:
         self._backoff.succeeded()
         return not self._held_subjects
 
-    def drain(self, *, is_final: bool = False) -> bool:
-        """Scan until nothing is left over and send all of it; whether everything could be read and was sent.
+    def drain(self, *, is_final: bool = False, stop: threading.Event | None = None) -> RootsReport:
+        """Scan until nothing is left over and send all of it; what could not be read, sent or matched.
 
         `is_final`: no file will grow any more, so the last, unterminated lines count too.
         """
+        if stop is not None:
+            self._is_stopped = stop.is_set
+        refused: dict[str, str] = {}
         self._schedule.look_at_all_next()
         while True:
             report = self.scan(is_final=is_final)
+            refused |= report.troubles.refused
             is_sent = self.deliver()
-            if not is_sent or not report.left_over:
-                return is_sent and not report.troubles.unreadable
+            if not is_sent or not report.left_over or self._is_stopped():
+                break
             self._schedule.look_at_all_next()
+        unreadable = report.troubles.unreadable
+        refused = self._scanner.nameless_files() | refused
+        return RootsReport(
+            is_sent and not report.left_over,
+            unreadable=unreadable,
+            refused=refused,
+            unmatched=sorted(path for path in self._scanner.unmatched_files() if path not in refused),
+            empty_globs=self._scanner.empty_globs(except_roots=unreadable),
+        )
 
     def run(self, stop: threading.Event) -> None:
         """Step until told to stop; what was found is in the spool by then."""
+        self._is_stopped = stop.is_set
         while not stop.is_set():
             stop.wait(self.step())
 

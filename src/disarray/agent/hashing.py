@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from disarray.kernels.blocks import combine_hashes, hash_block, read_extent
 from disarray.model.fingerprints import BLOCK_BYTES, HASH_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +34,39 @@ class Hashed:
     bytes_read: int
 
 
-def hash_file(descriptor: int, former: ContentHash | None = None) -> Hashed:
+@dataclass(slots=True)
+class Allowance:
+    """How much may still be read now; a look at one file never takes more, however large the file is."""
+
+    bytes_left: float = float("inf")
+    is_stopped: Callable[[], bool] = lambda: False
+
+    def take(self, count: int) -> bool:
+        """Whether so many bytes may be read; at least one block may, or a large file would never be read at all."""
+        if self.is_stopped() or self.bytes_left <= 0:
+            return False
+        self.bytes_left -= count
+        return True
+
+
+class HashingPausedError(Exception):
+    """The allowance is used up; `begun` is what was hashed, to go on from."""
+
+    def __init__(self, begun: ContentHash) -> None:
+        super().__init__(f"{begun.size} bytes are hashed so far")
+        self.begun = begun
+
+
+def hash_file(
+    descriptor: int, former: ContentHash | None = None, *, allowance: Allowance | None = None
+) -> Hashed:
     """Hash an open file up to its present size; `EOFError` if it shrinks meanwhile.
 
     With the `former` hash of a file that has grown, its first block and the block where it ended are compared, and
     only what follows is read. A change in between is found when the file is hashed whole: once it is quiet, and in
     the deep rescan.
     """
+    allowance = allowance or Allowance()
     size = os.fstat(descriptor).st_size
     blocks = bytearray()
     cost = 0
@@ -47,6 +77,8 @@ def hash_file(descriptor: int, former: ContentHash | None = None) -> Hashed:
     position = len(blocks) // HASH_BYTES * BLOCK_BYTES
     while position < size:
         upto = min(position + BLOCK_BYTES, size)
+        if not allowance.take(upto - position):
+            raise HashingPausedError(ContentHash(position, bytes(blocks)))
         blocks += hash_block(read_extent(descriptor, position, upto))
         cost += upto - position
         position = upto

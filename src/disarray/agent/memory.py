@@ -118,11 +118,29 @@ class Memory:
         for _ in range(count):
             item = next(self._round, None)
             if item is None:
-                self._round = self._all_files()
+                self._round = self.all_files()
                 return
             yield item
 
-    def _all_files(self) -> Iterator[tuple[str, str, Known]]:
+    def strangers(self) -> list[str]:
+        """Paths of the files that are there and were given to no dataset."""
+        return [
+            f"{folder.rstrip('/')}/{name}"
+            for folder, files in self._folders.items()
+            for name, known in files.items()
+            if known is None
+        ]
+
+    def nameless(self) -> list[str]:
+        """Paths of the files that are there, are complete, and have no subject."""
+        return [
+            f"{folder.rstrip('/')}/{name}"
+            for folder, name, known in self.all_files()
+            if known.subject is None and known.is_quiet and not self.is_absent(folder, name)
+        ]
+
+    def all_files(self) -> Iterator[tuple[str, str, Known]]:
+        """Every file of a dataset that is known, also those that were not there lately."""
         for folder in list(self._folders):
             for name, known in list(self._folders.get(folder, {}).items()):
                 if known is not None:

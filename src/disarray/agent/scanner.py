@@ -7,21 +7,23 @@ as fast as the rest of the pipeline.
 from __future__ import annotations
 
 import logging
+import os
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from disarray.agent.hashing import Allowance, HashingPausedError
 from disarray.agent.listing import Troubles, list_folders, name_filter
 from disarray.agent.memory import Memory
-from disarray.agent.records import Candidate, Concern
-from disarray.agent.taking import take
+from disarray.agent.records import Candidate, Concern, inode_of
+from disarray.agent.taking import Begun, take
 from disarray.errors import DisarrayError
 from disarray.failpoints import failpoint
-from disarray.model.matching import match_file
+from disarray.model.matching import match_file, matches_glob
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
 
     from disarray.agent.records import Finding
     from disarray.agent.settings import AgentSettings
@@ -33,6 +35,8 @@ log = logging.getLogger(__name__)
 AgeSpans = tuple[tuple[int, int], ...]
 _FINDINGS_A_COMMIT = 500
 _REVIEWED_A_SCAN = 2_000
+_BEGUN_AT_ONCE = 16
+_NAMELESS = "its preamble names no subject and has no end"
 
 
 @dataclass(slots=True)
@@ -47,6 +51,14 @@ class ScanReport:
     is_spool_full: bool = False
     roots_away: list[str] = field(default_factory=list)
     troubles: Troubles = field(default_factory=Troubles)
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyGlob:
+    """A pattern of a dataset's files that none of the files known here matches."""
+
+    dataset: Dataset
+    glob: str
 
 
 class Scanner:
@@ -69,13 +81,18 @@ class Scanner:
         self._memory = Memory(state, datasets)
         self._settled_roots: set[str] = set()
         self._left_over: dict[str, Candidate] = {}  # new files that were matched, and not looked into yet
+        self._begun: dict[str, Begun] = {}  # large files, hashed in part
+        self._is_stopped: Callable[[], bool] = lambda: False
 
-    def scan(self, due: AgeSpans, *, is_final: bool = False) -> ScanReport:
+    def scan(
+        self, due: AgeSpans, *, is_final: bool = False, is_stopped: Callable[[], bool] = lambda: False
+    ) -> ScanReport:
         """List every root, look into what changed among the files that are `due`, and spool notifications.
 
         When the spool is full the rest stays as it is on disk and is found by a later scan: the roots themselves
-        are the backlog.
+        are the backlog. `is_stopped` is asked before every block: what is left over then is found by the next life.
         """
+        self._is_stopped = is_stopped
         report = ScanReport(is_spool_full=self._state.spooled_bytes >= self._settings.spool_bytes)
         began_us = self._clock_us()
         candidates: list[Candidate] = []
@@ -101,6 +118,27 @@ class Scanner:
             self._take_all(self._reviews(), report, budget_bytes=budget_bytes, is_final=is_final)
             report.left_over = left_over  # reviews can wait
         return report
+
+    def unmatched_files(self) -> list[str]:
+        """The files under the roots that were given to no dataset, refused ones among them."""
+        return self._memory.strangers()
+
+    def nameless_files(self) -> dict[str, str]:
+        """Complete files whose subject is nowhere in their preamble, found in this life of the agent or before."""
+        return dict.fromkeys(self._memory.nameless(), _NAMELESS)
+
+    def empty_globs(self, *, except_roots: Container[str]) -> list[EmptyGlob]:
+        """The patterns that match no known file; a root that cannot be listed may have some."""
+        known: dict[str, list[str]] = {}
+        for folder, name, file in self._memory.all_files():
+            known.setdefault(file.dataset, []).append(f"{folder.rstrip('/')}/{name}")
+        return [
+            EmptyGlob(dataset, glob)
+            for dataset in self._datasets.values()
+            if not any(root in except_roots for root in dataset.roots)
+            for glob in dataset.files
+            if not any(matches_glob(path, dataset.roots, glob) for path in known.get(dataset.name, ()))
+        ]
 
     def _list_root(self, root: str, due: AgeSpans, report: ScanReport, *, is_final: bool) -> list[Candidate]:
         others = frozenset(self._roots) - {root}
@@ -213,14 +251,18 @@ class Scanner:
     ) -> None:
         findings: list[Finding] = []
         taken = read = 0
+        allowance = Allowance(budget_bytes, self._is_stopped)
         for candidate in candidates:
-            if taken >= self._settings.read_budget_files or read >= budget_bytes or report.is_spool_full:
-                report.left_over += 1
-                if candidate.concern is Concern.NEW:
-                    self._left_over[candidate.path] = candidate
+            if (
+                taken >= self._settings.read_budget_files
+                or allowance.bytes_left <= 0
+                or report.is_spool_full
+                or self._is_stopped()
+            ):
+                self._leave_over(candidate, report)
                 continue
             taken += 1
-            finding = self._take(candidate, report, is_final=is_final)
+            finding = self._take(candidate, report, allowance=allowance, is_final=is_final)
             if finding is None:
                 continue
             read += finding.bytes_read
@@ -231,7 +273,14 @@ class Scanner:
         self._commit(findings, report)
         report.bytes_read += read
 
-    def _take(self, candidate: Candidate, report: ScanReport, *, is_final: bool) -> Finding | None:
+    def _leave_over(self, candidate: Candidate, report: ScanReport) -> None:
+        report.left_over += 1
+        if candidate.concern is Concern.NEW:
+            self._left_over[candidate.path] = candidate
+
+    def _take(
+        self, candidate: Candidate, report: ScanReport, *, allowance: Allowance, is_final: bool
+    ) -> Finding | None:
         now_us = self._clock_us()
         is_backlog = candidate.concern is Concern.NEW and not any(
             candidate.path.startswith(f"{root.rstrip('/')}/") for root in self._settled_roots
@@ -243,7 +292,13 @@ class Scanner:
                 now_us=now_us,
                 is_backlog=is_backlog,
                 is_final=is_final,
+                begun=self._begun.pop(candidate.path, None),
+                allowance=allowance,
             )
+        except HashingPausedError as paused:
+            self._begin(candidate, paused)
+            self._leave_over(candidate, report)
+            return None
         except FileNotFoundError:
             return None  # gone between listing and looking
         except (OSError, EOFError) as error:
@@ -254,8 +309,18 @@ class Scanner:
             self._memory.remember_refused(candidate, now_us)
             return None
         if finding.known.subject is None and finding.known.is_quiet:
-            report.troubles.refused[candidate.path] = "its preamble names no subject and has no end"
+            report.troubles.refused[candidate.path] = _NAMELESS
         return finding
+
+    def _begin(self, candidate: Candidate, paused: HashingPausedError) -> None:
+        """Keep what is hashed of a large file; only of a few, so that a share full of them takes no memory."""
+        while len(self._begun) >= _BEGUN_AT_ONCE:
+            del self._begun[next(iter(self._begun))]
+        with suppress(OSError):
+            status = os.stat(candidate.path, follow_symlinks=False)  # noqa: PTH116 - no Path for a path at hand
+            self._begun[candidate.path] = Begun(
+                paused.begun, inode_of(status), status.st_size, status.st_mtime_ns
+            )
 
     def _commit(self, findings: list[Finding], report: ScanReport) -> None:
         if not findings:

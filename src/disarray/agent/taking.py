@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from disarray.agent.hashing import ContentHash, hash_file
 from disarray.agent.preamble import read_subject
 from disarray.agent.records import Candidate, Concern, Finding, Known, inode_of
-from disarray.errors import UnsafePathError
+from disarray.errors import UnreadableFileError, UnsafePathError
 from disarray.kernels.opening import open_beneath
+from disarray.model.fingerprints import MAX_FILE_BYTES
 from disarray.model.notification import Notification, Reason
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from disarray.agent.hashing import Allowance
+
 MAX_URI_BYTES = 2_048
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The part of a large file that was hashed, and the file as it was then."""
+
+    content: ContentHash
+    inode: int
+    size: int
+    mtime_ns: int
+
+    def goes_on(self, status: os.stat_result, *, is_whole: bool) -> bool:
+        """Whether hashing can go on from here; where every byte has to be read, only if no byte was written since."""
+        if inode_of(status) != self.inode or status.st_size < self.size:
+            return False
+        return not is_whole or (status.st_size, status.st_mtime_ns) == (self.size, self.mtime_ns)
 
 
 def take(
@@ -27,12 +46,15 @@ def take(
     now_us: int,
     is_backlog: bool = False,
     is_final: bool = False,
+    begun: Begun | None = None,
+    allowance: Allowance | None = None,
 ) -> Finding:
     """What is known of a file after a look into it.
 
     `is_backlog`: the file was there before the agent, so its age is its own and not that of the first look.
-    `is_final`: nothing more will come, so every file counts as quiet. `OSError` and `EOFError` mean: not now;
-    a `DisarrayError` means: not this file.
+    `is_final`: nothing more will come, so every file counts as quiet. `begun`: what an earlier look has hashed when
+    its `allowance` was used up. `OSError` and `EOFError` mean: not now; `HashingPausedError`: not all of it now; a
+    `DisarrayError` means: not this file.
     """
     uri = file_uri(candidate.path)
     if len(uri) > MAX_URI_BYTES:
@@ -50,7 +72,14 @@ def take(
         former = former_content(candidate.path) if known is not None else None
         is_grown = known is not None and status.st_size > known.size and inode_of(status) == known.inode
         is_whole = candidate.concern is not Concern.CHANGED or not is_grown
-        hashed = hash_file(descriptor, None if is_whole else former)
+        if status.st_size > MAX_FILE_BYTES:
+            raise UnreadableFileError(
+                f"it has {status.st_size:,} bytes, more than {MAX_FILE_BYTES:,}. Cut it into several files"
+            )
+        start = None if is_whole else former
+        if begun is not None and begun.goes_on(status, is_whole=is_whole and known is not None):
+            start = begun.content
+        hashed = hash_file(descriptor, start, allowance=allowance)
         subject = candidate.subject or read_subject(
             descriptor, hashed.content.size, uri=uri, dataset=candidate.dataset
         )

@@ -14,7 +14,7 @@ import pika.exceptions  # type: ignore[import-untyped]
 
 from disarray.broker.connection import FAILURES, close_quietly, describe, open_connection, serve
 from disarray.broker.messages import MAX_MESSAGE_BYTES, decode_message
-from disarray.broker.recent import RecentIds
+from disarray.broker.recent import RecentDigests
 from disarray.broker.topology import DELIVERY_LIMIT, Names, declare_worker_queue
 from disarray.errors import BadMessageError
 from disarray.model.breaker import Breaker
@@ -31,7 +31,7 @@ REASON_HEADER = "x-disarray-reason"
 SIZE_HEADER = "x-disarray-size"
 QUEUE_HEADER = "x-disarray-queue"
 
-_RECENT_IDS = 100_000
+_RECENT = 100_000
 _POLL_SECONDS = 0.2
 
 
@@ -74,7 +74,7 @@ class Consumer:
         self.stop = stop or threading.Event()
         self._url = url
         self._subscription = subscription
-        self._recent = RecentIds(_RECENT_IDS)
+        self._recent = RecentDigests(_RECENT)
         self._breaker = Breaker("the broker")
         self._connection: Any = None
         self._channel: Any = None
@@ -156,7 +156,7 @@ class Consumer:
     def _collect(self, batch_size: int, linger_s: float) -> tuple[list[Announcement], int | None]:
         """New announcements, and the tag up to which all deliveries are accounted for; None if there were none."""
         announcements: list[Announcement] = []
-        ids: set[str] = set()
+        digests: set[bytes] = set()
         last_tag: int | None = None
         deadline = time.monotonic() + _POLL_SECONDS
         while len(announcements) < batch_size:
@@ -173,10 +173,11 @@ class Consumer:
             tag, body, properties = self._deliveries.popleft()
             self.counts.messages += 1
             for announcement in self._read(body, properties):
-                if announcement.id in self._recent or announcement.id in ids:
+                digest = announcement.digest
+                if digest in self._recent or digest in digests:
                     self.counts.duplicates += 1
                 else:
-                    ids.add(announcement.id)
+                    digests.add(digest)
                     announcements.append(announcement)
             last_tag = tag
         return announcements, last_tag
@@ -208,7 +209,7 @@ class Consumer:
 
     def remember(self, announcements: Sequence[Announcement]) -> None:
         """Absorb copies of these from now on."""
-        self._recent.add(announcement.id for announcement in announcements)
+        self._recent.add(announcement.digest for announcement in announcements)
 
 
 class _Settlement:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from disarray.broker.transport import Receipt
 from disarray.control.files import enqueue_files
+from disarray.control.migrations import prepare_schema
 from disarray.control.translation import translated_errors
 from disarray.errors import ControlError, InvalidRequestError, TransportUnavailableError
 from disarray.failpoints import failpoint
@@ -30,6 +31,7 @@ class DirectTransport:
         self._pool = pool
         self._instance_name = instance_name
         self._on_queued = on_queued
+        self._is_checked = False
 
     def publish(self, announcements: Sequence[Announcement]) -> Receipt:
         """Queue all in one transaction, or those that can be queued where some never can."""
@@ -60,6 +62,10 @@ class DirectTransport:
         if not announcements:
             return
         with translated_errors(), self._pool.connection() as connection:
+            if not self._is_checked:
+                # Here and not at the start: an agent starts, and keeps what it sees, while the database is away.
+                prepare_schema(connection)
+                self._is_checked = True
             failpoint("enqueue.before", connection)
             enqueue_files(
                 connection,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from disarray.broker.transport import Announcement
 from disarray.errors import BadMessageError
-from disarray.model.notification import Notification, Reason
+from disarray.model.notification import RESERVED_KEYS, Notification, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,8 +31,9 @@ ALLOWED_REASONS = (Reason.FILE_NOTIFICATION, Reason.QUIET)
 
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-_BRACKET = re.compile(r"[\[{\]}]")
+# A text, ended or not, or a bracket. It never fails where it has begun to match, so no byte is looked at twice: a
+# pattern that wants the closing quote starts over at each quote of a text that has none.
+_TEXT_OR_BRACKET = re.compile(r'"(?:[^"\\]|\\.?)*+"?|[\[{\]}]', re.DOTALL)
 _MESSAGE_KEYS = {"version", "files"}
 _FILE_KEYS = {"id", "uri", "subject", "reason", "metadata"}
 
@@ -89,6 +90,8 @@ def check_notification(notification: Notification, *, where: str = "the notifica
         _refuse(f"{where}.uri must not begin with 'subject:'")
     if notification.reason not in ALLOWED_REASONS:
         _refuse(f"{where}.reason must be one of {', '.join(ALLOWED_REASONS)}")
+    if reserved := sorted(RESERVED_KEYS & notification.metadata.keys()):
+        _refuse(f"{where}.metadata must not have the key '{reserved[0]}': it is the server's")
     for text in _texts_in(notification.metadata):
         _byte_length(text, f"{where}.metadata")
         if "\0" in text:
@@ -150,8 +153,12 @@ def _check_keys(value: object, expected: set[str], where: str) -> dict[str, Any]
 def _check_depth(text: str) -> None:
     """Count brackets outside of texts: the parser itself recurses as deep as the sender likes."""
     depth = 0
-    for bracket in _BRACKET.findall(_TEXT.sub("", text)):
-        depth += 1 if bracket in "[{" else -1
+    for found in _TEXT_OR_BRACKET.finditer(text):
+        sign = text[found.start()]
+        if sign in "[{":
+            depth += 1
+        elif sign in "]}":
+            depth -= 1
         if depth > MAX_DEPTH:
             _refuse(f"is nested more than {MAX_DEPTH} levels deep")
 

@@ -93,7 +93,12 @@ class RabbitTransport:
             self.close()
             self._connection = open_connection(self._url, name=self._name)
             self._channel = self._connection.channel()
-            declare_exchanges(self._channel, self._names)
+            try:
+                # To ask needs no right to configure: an agent's account may write, and nothing else.
+                self._channel.exchange_declare(self._names.exchange, passive=True)
+            except pika.exceptions.ChannelClosedByBroker:
+                self._channel = self._connection.channel()
+                declare_exchanges(self._channel, self._names)
             self._channel.confirm_delivery()
         return self._channel
 

@@ -9,23 +9,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-class RecentIds:
-    """Remembers the newest ids. One that was forgotten comes through again, and the queue absorbs it by its hash."""
+class RecentDigests:
+    """Remembers the newest announcements; one that was forgotten comes through again, and the queue absorbs it."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self._ids: OrderedDict[str, None] = OrderedDict()
+        self._digests: OrderedDict[bytes, None] = OrderedDict()
 
-    def __contains__(self, id_: str) -> bool:
-        return id_ in self._ids
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._digests
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self._digests)
 
-    def add(self, ids: Iterable[str]) -> None:
+    def add(self, digests: Iterable[bytes]) -> None:
         """Remember these, and forget the oldest beyond the capacity."""
-        for id_ in ids:
-            self._ids[id_] = None
-            self._ids.move_to_end(id_)
-        while len(self._ids) > self._capacity:
-            self._ids.popitem(last=False)
+        for digest in digests:
+            self._digests[digest] = None
+            self._digests.move_to_end(digest)
+        while len(self._digests) > self._capacity:
+            self._digests.popitem(last=False)

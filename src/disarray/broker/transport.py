@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -17,6 +19,13 @@ class Announcement:
 
     id: str
     notification: Notification
+
+    @property
+    def digest(self) -> bytes:
+        """By what a copy is known: all that it says. Whoever guesses the id of another says something else by it."""
+        file = self.notification
+        parts = [self.id, file.source_uri, file.subject_key, str(file.reason), file.metadata]
+        return blake2b(json.dumps(parts, sort_keys=True).encode(), digest_size=16).digest()
 
 
 @dataclass(frozen=True, slots=True)

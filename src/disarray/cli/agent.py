@@ -59,13 +59,13 @@ def agent(
         watcher = Watcher(
             datasets, settings, state=state, transport=transport, clock_us=lambda: time.time_ns() // 1_000
         )
-        if once:
-            went_out = watcher.drain()
-            _summarize(watcher)
-            raise typer.Exit(0 if went_out else 1)
         stop = stop_on_signals()
-        roots = sorted({root for dataset in datasets for root in dataset.roots})
-        log.info("watching %s for %d datasets", ", ".join(roots) or "nothing", len(datasets))
+        if once:
+            roots = watcher.drain(stop=stop)
+            _summarize(watcher)
+            raise typer.Exit(0 if roots.is_complete else 1)
+        watched = sorted({root for dataset in datasets for root in dataset.roots})
+        log.info("watching %s for %d datasets", ", ".join(watched) or "nothing", len(datasets))
         watcher.run(stop)
         _summarize(watcher)
 

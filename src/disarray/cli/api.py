@@ -21,7 +21,10 @@ def api(
         int | None, typer.Option(min=0, max=65_535, help="8321 if not given; 0: a free one.")
     ] = None,
     require_token: Annotated[
-        bool, typer.Option("--require-token", help="Also from this machine, such as behind a proxy.")
+        bool,
+        typer.Option(
+            "--require-token", help="Take no token of this machine either, only those that were made."
+        ),
     ] = False,
     log_level: LogLevel = "info",
     json_logs: JsonLogs = False,
@@ -36,7 +39,7 @@ def api(
     config = configuration(context, {"--host": host, "--port": None if port is None else str(port)})
     dsn = database_dsn(config)
     with connections.connect(dsn, application_name="disarray api") as connection:
-        migrations.check_schema(connection)
+        migrations.prepare_schema(connection)
     datasets = load_datasets(config.dataset_file) if config.dataset_file.exists() else ()
     server = RestServer(
         config, dsn=dsn, datasets={each.name: each for each in datasets}, require_token=require_token

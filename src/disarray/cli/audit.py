@@ -18,6 +18,8 @@ from disarray.model.duration import parse_duration
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from disarray.config import Config
+    from disarray.model.dataset import Dataset
     from disarray.store.audit import Verdict
 
 SHOWN = 5
@@ -61,6 +63,7 @@ def audit(
         # What housekeeping leaves alone, and two of its hourly turns.
         orphans_after=_length(config.text("housekeeping.vacuum_after")) + _length("2 h"),
         is_deep=deep,
+        datasets=_datasets(config),
     )
     with control_session(config) as connection:
         verdicts = look(connection, Lake(config.lake_root), settings)
@@ -70,6 +73,13 @@ def audit(
         print_parts(describe(verdicts))
     if any(verdict.outcome is Outcome.BROKEN for verdict in verdicts):
         raise typer.Exit(1)
+
+
+def _datasets(config: Config) -> list[Dataset]:
+    """Those of the project; a reader of the database may have none."""
+    from disarray.formats.loader import load_datasets
+
+    return list(load_datasets(config.dataset_file)) if config.dataset_file.exists() else []
 
 
 def as_document(verdicts: Sequence[Verdict]) -> dict[str, Any]:

@@ -74,7 +74,8 @@ def status(
         running_dsn(configuration(context)), application_name="disarray cli"
     ) as connection:
         server = connection.info.parameter_status("server_version") or "unknown"
-        applied = migrations.list_migrations(connection)
+        schema = migrations.read_schema(connection)
+    applied = schema.migrations
     known = migrations.known_migrations()
     done = {migration.version for migration in applied}
     pending = [
@@ -90,6 +91,7 @@ def status(
             "applied_version": max(done, default=None),
             "pending": pending,
             "unknown": unknown,
+            "functions_of_another_program": bool(applied) and schema.has_other_functions,
         }
         typer.echo(json.dumps(told, indent=2))
         return
@@ -98,6 +100,8 @@ def status(
     typer.echo(f"program  version {known[-1].version}")
     if pending:
         typer.echo(f"pending  {', '.join(pending)}; run: disarray db migrate")
+    elif applied and schema.has_other_functions:
+        typer.echo("pending  the functions of this program; run: disarray db migrate")
     elif unknown:
         typer.echo("pending  nothing; the schema is newer than this program")
     else:

@@ -24,6 +24,7 @@ from disarray.cli.words import (
     print_json,
     shown_moment,
     tell_dry_run,
+    use_zone,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def list_given_up(
     """List what was given up, oldest first, with the error of the last attempt."""
     from disarray.control.dead_letters import list_dead_letters
 
+    use_zone(context)
     with control_session(configuration(context)) as connection:
         found = list_dead_letters(connection, subject_key=subject, limit=limit + 1)
     shown = found[:limit]

@@ -216,6 +216,7 @@ def _draw(
 
 def _count(place: Workplace, figures: Figures) -> None:
     from disarray.cli.impact import describe, impact_of
+    from disarray.cli.spans import describe_spans, ledger_spans
     from disarray.control.catalog import load_segments
     from disarray.control.files import list_files
     from disarray.control.quarantine import list_quarantine
@@ -232,9 +233,8 @@ def _count(place: Workplace, figures: Figures) -> None:
                 counted.update(readings=segment.readings, duplicates=segment.duplicates)
         figures.readings, figures.duplicates = counted["readings"], counted["duplicates"]
         figures.restatements = [
-            f"{noted.metric} {noted.old:,.10g} became {noted.new:,.10g} from {noted.changed_from:%d %b} on"
-            for noted in list_restatements(connection, subject_key=LATE_TOOL)
-            if noted.old is not None and noted.new is not None
+            f"{noted.metric} {describe_spans(spans, verb='became')}"
+            for noted, spans in ledger_spans(list_restatements(connection, subject_key=LATE_TOOL))
         ]
         for waiting in list_quarantine(connection):
             figures.quarantined.append(

@@ -11,6 +11,7 @@ import typer
 from disarray.cli.demo_factory import LATE_TOOL
 from disarray.cli.ingest import sentence_of
 from disarray.cli.tables import is_terminal
+from disarray.cli.terminal import open_console
 from disarray.cli.words import counted
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ class Screen:
         from rich.text import Text
 
         if self._live is None:
-            self._live = Live(auto_refresh=False)
+            self._live = Live(console=open_console(), auto_refresh=False)
             self._live.start()
         self._live.update(Text(text, no_wrap=True, overflow="ellipsis"), refresh=True)
 

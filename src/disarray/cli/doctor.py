@@ -70,6 +70,7 @@ def examine(config: Config) -> Iterator[Check]:
     """Make every check that this configuration asks for."""
     yield check_java(os.environ)
     yield check_spark()
+    yield check_spark_ports(config.spark_settings)
     yield check_disk(config.state_dir)
     yield from _check_database(config)
 
@@ -108,6 +109,20 @@ def check_spark() -> Check:
     except metadata.PackageNotFoundError:
         fix = "pip install 'disarray-pipeline[worker]' (a machine that only runs the agent needs no Spark)"
         return Check("spark", Verdict.FAILED, "pyspark is not installed", fix)
+
+
+def check_spark_ports(settings: Mapping[str, str]) -> Check:
+    """Whoever may talk to Spark's ports can run programs as its user; on one machine that is everybody with a login."""
+    from disarray.engine.authentication import is_authenticated, makes_its_own_secret
+
+    if is_authenticated(settings):
+        return Check("spark ports", Verdict.OK, "only for those who know the secret of the session")
+    if makes_its_own_secret(settings.get("spark.master", "local[*]")):
+        found = "open to every user of this machine, who could run programs as this one"
+        return Check("spark ports", Verdict.FAILED, found, "take `authenticate` out of [spark]")
+    found = f"open to everybody who reaches {settings['spark.master']}"
+    fix = "set spark.authenticate and a secret on the cluster, and `authenticate` and `authenticate.secret` in [spark]"
+    return Check("spark ports", Verdict.FAILED, found, fix)
 
 
 def check_disk(state_dir: Path) -> Check:

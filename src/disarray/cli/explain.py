@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from disarray.cli.project import open_project
+from disarray.cli.spans import describe_spans, ledger_span
 from disarray.cli.tables import Table, print_parts
 from disarray.cli.words import (
     AsJson,
     InDataset,
+    InZone,
     OfChannel,
     counted,
     json_instant,
     parse_instant,
     print_json,
-    shown_difference,
     shown_instant,
+    shown_moment,
     shown_number,
+    use_zone,
 )
 
 if TYPE_CHECKING:
@@ -39,9 +43,11 @@ def explain(
     ] = None,
     channel: OfChannel = None,
     dataset: InDataset = None,
+    zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
     """Tell where a value comes from: its segment, the files in it, those before it, and what restated it."""
+    use_zone(context, zone)
     at_us = None if at is None else parse_instant(at)
     with open_project(context) as project:
         from disarray.store.explanation import explain as explain_value
@@ -143,11 +149,9 @@ def _restated(told: Explanation) -> Iterator[str]:
     if not told.restatements:
         yield "never restated"
     for noted in told.restatements:
-        yield (
-            f"restated {noted.restated_at:%Y-%m-%d %H:%M:%S}Z: {shown_difference(noted.old, noted.new)} "
-            f"from {noted.changed_from:%Y-%m-%dT%H:%MZ} on, because of {noted.causes}"
-        )
+        change = describe_spans([ledger_span(noted)], verb="became")
+        yield f"restated {shown_moment(noted.restated_at)}: {change}, because of {noted.causes}"
 
 
 def _second(moment: str) -> str:
-    return f"{moment[:19].replace('T', ' ')}Z"
+    return shown_moment(datetime.fromisoformat(moment))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,15 +16,18 @@ from disarray.cli.words import (
     AsJson,
     By,
     DryRun,
+    InZone,
     Limit,
     Reason,
     counted,
     known_uri,
     print_json,
+    shown_at,
     shown_event,
     shown_instant,
     shown_moment,
     tell_dry_run,
+    use_zone,
 )
 from disarray.model.file_status import FileStatus  # noqa: TC001 (typer reads it when it runs)
 
@@ -73,8 +77,9 @@ def list_known(
 
 
 @app.command()
-def show(context: typer.Context, file: File, *, as_json: AsJson = False) -> None:
+def show(context: typer.Context, file: File, *, zone: InZone = None, as_json: AsJson = False) -> None:
     """Show all that is known of a file, and all that ever happened to it."""
+    use_zone(context, zone)
     from disarray.control.events import list_file_events
 
     with control_session(configuration(context)) as connection:
@@ -179,12 +184,23 @@ def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
         if known[name] is not None:
             yield [name.replace("_", " "), str(known[name])]
     if known["logical_start"] is not None:
-        yield ["readings", f"{known['logical_start']} to {known['logical_end']}"]
+        first, last = (datetime.fromisoformat(known[name]) for name in ("logical_start", "logical_end"))
+        yield ["readings", f"{shown_at(first)} to {shown_at(last)}"]
+    if known["parked_hash"] is not None:
+        parked = known["metadata"].get("parked_version") or {}
+        lines = f"; lines: {_counted_lines(parked['lines'])}" if "lines" in parked else ""
+        yield ["parked version", f"{known['parked_hash']}, since {known['parked_at']}{lines}"]
+    if known["rejected_hash"] is not None:
+        yield ["rejected version", known["rejected_hash"]]
     for state, count in known["fragments"].items():
         yield [state, f"{counted(count['readings'], 'reading')} in {counted(count['fragments'], 'fragment')}"]
-    lines = known["metadata"].get("lines")
-    if lines:
-        yield ["lines", ", ".join(f"{count} {name}" for name, count in lines.items() if count)]
+    if lines := known["metadata"].get("lines"):
+        yield ["lines", _counted_lines(lines)]
+    clashes = known["conflicts"]
+    if clashes["won"] or clashes["lost"]:
+        disagree = counted(clashes["won"] + clashes["lost"], "reading")
+        counts = f"{clashes['won']:,} of this file's count, {clashes['lost']:,} do not"
+        yield ["conflicts", f"{disagree} of which another file says something else under one key; {counts}"]
     if known["failed_at"] is not None:
         what = "discarded dead letter" if known["discarded_at"] is not None else "dead letter"
         asked = known["failed_request"]["reason"]
@@ -192,6 +208,11 @@ def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
     if known["blacklist"] is not None:
         listed = known["blacklist"]
         yield ["blacklisted", f"by {listed['blacklisted_by']}: {listed['reason']}"]
+
+
+def _counted_lines(lines: dict[str, int]) -> str:
+    names = ("seen", "kept", "rejected", "blank", "preamble", "waiting")
+    return ", ".join(f"{lines[name]} {name}" for name in names if lines.get(name))
 
 
 def _event(event: FileEvent) -> list[str]:
@@ -212,7 +233,7 @@ def _segments(segments: list[dict[str, Any]]) -> Iterator[Table]:
                 f"{part['segment_readings'] or 0:,}",
                 f"{part['segment_duplicates'] or 0:,}",
                 part["run_id"][:8],
-                part["changed_at"][:19].replace("T", " ") + "Z",
+                shown_moment(datetime.fromisoformat(part["changed_at"])),
             ]
             for part in segments
         ]

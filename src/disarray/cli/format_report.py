@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import shlex
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from disarray.cli.terminal import open_console
 from disarray.model.duration import format_duration
 from disarray.model.format import CHANNEL, EVENT_US, ColumnType
 from disarray.model.segments import datetime_of
@@ -19,21 +19,23 @@ from disarray.model.segments import datetime_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from rich.console import Console
+
     from disarray.cli.format_trial import Trial
 
 _WIDEST_CELL = 20
 _SHOWN_REJECTS = 8
 _SAMPLE_CHARACTERS = 100
+_WIDEST_COLUMN = 30
 _NUMERIC = (ColumnType.FLOAT64, ColumnType.INT64)
 
 
 def report_text(trial: Trial, *, rows: int) -> None:
     """Print what was seen and what is proposed."""
-    console = Console(highlight=False, soft_wrap=False)
+    console = open_console(highlight=False, soft_wrap=False)
     described = trial.dataset.format
-    console.print(
-        f"[bold]{escape(trial.file.name)}[/bold] reads as [bold green]{escape(described.name)}[/bold green]."
-    )
+    name = f"dataset '{trial.dataset.name}' of disarray.toml" if trial.is_own else described.name
+    console.print(f"[bold]{escape(trial.file.name)}[/bold] reads as [bold green]{escape(name)}[/bold green].")
     for reason in trial.reasons:
         console.print(f"  because {escape(reason)}")
     console.print(f"  its subject is [bold]{escape(trial.subject)}[/bold]")
@@ -48,6 +50,11 @@ def report_text(trial: Trial, *, rows: int) -> None:
         console.print(f"[bold yellow]Check[/bold yellow] {escape(check)}.")
     if trial.checks:
         console.print()
+    if trial.is_own:
+        console.print(
+            "Nothing has to be added: [bold]disarray up --once[/bold] takes it in as it is read here."
+        )
+        return
     console.print("[bold]A dataset for it[/bold], ready for disarray.toml:\n")
     # Plain and unwrapped: this is to be copied.
     console.print(trial.block, markup=False, soft_wrap=True, end="")
@@ -56,7 +63,8 @@ def report_text(trial: Trial, *, rows: int) -> None:
 
 def _print_next(console: Console, trial: Trial) -> None:
     """How a number comes out of it, as comments: whoever copies to the end gets a file that loads."""
-    numeric = [column.name for column in trial.dataset.columns if column.type in _NUMERIC]
+    # Whole numbers often only count the rows.
+    numeric = [column.name for type_ in _NUMERIC for column in trial.dataset.columns if column.type is type_]
     if not numeric:
         return
     name = numeric[0]
@@ -110,7 +118,8 @@ def report_json(trial: Trial, *, rows: int) -> dict[str, object]:
             }
             for each in trial.outcome.rejects[:_SHOWN_REJECTS]
         ],
-        "dataset": trial.block,
+        "dataset": None if trial.is_own else trial.block,
+        "own_dataset": trial.dataset.name if trial.is_own else None,
     }
 
 
@@ -127,7 +136,13 @@ def _plain(row: dict[str, object]) -> dict[str, object]:
 def _print_readings(console: Console, trial: Trial, rows: int) -> None:
     zone = ZoneInfo(trial.dataset.event_time.zone or "UTC")
     units = {column.name: column.unit for column in trial.dataset.columns}
-    readings = trial.table.slice(0, rows).to_pylist()
+    readings: list[dict[str, Any]] = [
+        {
+            name: value.astimezone(zone) if isinstance(value, datetime) else value
+            for name, value in row.items()
+        }
+        for row in trial.table.slice(0, rows).to_pylist()
+    ]
     stamps = [_stamp(datetime_of(row[EVENT_US]).astimezone(zone)) for row in readings]
     title = f"event time ({zone.key})"
     room = console.width - max(map(len, [title, *stamps]))
@@ -163,18 +178,26 @@ def _print_rejects(console: Console, trial: Trial) -> None:
     table = Table(
         title=_amount(counts.rejected, "rejected row"), title_justify="left", box=None, pad_edge=False
     )
-    for header in ("line", "reason", "column", "what it says"):
-        table.add_column(
-            header, justify="right" if header == "line" else "left", overflow="ellipsis", no_wrap=True
-        )
-    for each in trial.outcome.rejects[:_SHOWN_REJECTS]:
-        reason = each.reason.value.replace("_", " ")
-        table.add_row(
+    headers = ("line", "reason", "column", "what it says")
+    rejects = [
+        (
             f"{each.line:,}",
-            f"[red]{reason}[/red]",
-            each.column or "",
-            escape(each.sample[:_SAMPLE_CHARACTERS]),
+            each.reason.value.replace("_", " "),
+            (each.column or "")[:_WIDEST_COLUMN],
+            each.sample,
         )
+        for each in trial.outcome.rejects[:_SHOWN_REJECTS]
+    ]
+    needed = [max(len(row[at]) for row in (headers, *rejects)) for at in range(3)]
+    # Line and reason are what is looked for: only the sample gives way on a narrow terminal.
+    room = max(len(headers[3]), min(_SAMPLE_CHARACTERS, console.width - sum(needed) - 2 * len(needed)))
+    for header, width in zip(headers, [*needed, room], strict=True):
+        table.add_column(
+            header, justify="right" if header == "line" else "left", no_wrap=True, min_width=width
+        )
+    for line, reason, column, sample in rejects:
+        shown = sample if len(sample) <= room else f"{sample[: room - 1]}…"
+        table.add_row(line, Text(reason, "red"), Text(column), Text(shown))
     console.print(table)
     for reason, count in sorted(trial.outcome.rejects_by_reason.items(), key=lambda pair: -pair[1]):
         console.print(f"[dim]{count:,} × {reason.value.replace('_', ' ')}[/dim]")

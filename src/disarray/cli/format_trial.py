@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import time
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from disarray.errors import ConfigError, UnreadableFileError
+from disarray.config import FILE_NAME
+from disarray.errors import ConfigError, DisarrayError, UnreadableFileError
 from disarray.formats.dataset_text import dataset_block, dataset_table
 from disarray.formats.guess import Guess, guess
-from disarray.formats.loader import all_descriptions, find_description
+from disarray.formats.loader import all_descriptions, find_description, load_datasets
 from disarray.formats.parquet_guess import PARQUET_MAGIC, guess_parquet
 from disarray.formats.survey import survey
 from disarray.kernels.decompression import Unpacker, detect_compression
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from disarray.kernels.outcome import ReadOutcome
     from disarray.kernels.preview import Preview
     from disarray.model.dataset import Dataset
+    from disarray.model.fingerprints import Fingerprint
 
 HEAD_BYTES = 1 << 20
 # More than this is not needed to know a file, and would not fit a small machine's memory as readings.
@@ -57,6 +59,7 @@ class Trial:
     subject: str
     block: str
     is_cut: bool
+    is_own: bool = False  # a dataset of the project takes the file already
 
 
 def try_file(file: Path, *, format_name: str | None, zone: str | None, project: Path) -> Trial:
@@ -64,6 +67,9 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
     path = file.resolve()
     known = all_descriptions(project)
     head, is_long = _head(path)
+    own, trouble = (None, None) if format_name else _own_dataset(path, project)
+    if own is not None:
+        return _try_own(file, path, own, is_long=is_long)
     found = _described(path, head, format_name, known)
     with TemporaryDirectory() as folder:
         tried = _cut(path, Path(folder)) if is_long else path
@@ -73,13 +79,7 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
             dataset, str(tried), reason=ReadReason.QUIET, now_us=time.time_ns() // 1_000, stored=None
         )
         preview = preview_file(request)
-    fingerprint = preview.outcome.fingerprint
-    problem = _problem(preview, dataset.format.kind)
-    if fingerprint is None or problem:
-        raise UnreadableFileError(
-            f"{file} cannot be read as '{dataset.format.name}': {problem}. Nothing was changed; "
-            "`disarray formats list` shows the other formats, docs/adding-an-instrument.md how to describe one"
-        )
+    fingerprint = _readable(file, preview, dataset)
     seen = _survey(dataset, preview.table)
     block = dataset_block(dataset_table(found, path, zone=zone, seen=seen))
     proposed = _load(block, known, project)
@@ -93,12 +93,62 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
         table=preview.table,
         seen=seen,
         reasons=tuple(found.reasons),
-        checks=(*found.checks, *_zone_checks(found, zone)),
+        checks=(*([trouble] if trouble else []), *found.checks, *_zone_checks(found, zone)),
         preamble=preamble,
         subject=match.subject or subject_from_preamble(str(path), proposed, preamble),
         block=block,
         is_cut=is_long,
     )
+
+
+def _own_dataset(path: Path, project: Path) -> tuple[Dataset | None, str | None]:
+    """The dataset of the project that takes the file already; else what keeps its disarray.toml from being asked."""
+    described = project / FILE_NAME
+    if not described.exists():
+        return None, None
+    try:
+        match = match_file(str(path), load_datasets(described))
+    except DisarrayError as error:
+        return None, f"the datasets of {described} were not asked: {error}"
+    return (match.dataset if match else None), None
+
+
+def _try_own(file: Path, path: Path, dataset: Dataset, *, is_long: bool) -> Trial:
+    """The file as the project reads it now; of a very large one the first part, which lies elsewhere."""
+    with TemporaryDirectory() as folder:
+        tried = _cut(path, Path(folder)) if is_long else path
+        request = ReadRequest.for_dataset(
+            dataset, str(tried), reason=ReadReason.QUIET, now_us=time.time_ns() // 1_000, stored=None
+        )
+        preview = preview_file(replace(request, roots=(str(tried.parent),)))
+    fingerprint = _readable(file, preview, dataset)
+    preamble = dict(fingerprint.end.state.fields)
+    match = match_file(str(path), [dataset])
+    return Trial(
+        file=file,
+        dataset=dataset,
+        outcome=preview.outcome,
+        table=preview.table,
+        seen=_survey(dataset, preview.table),
+        reasons=("its 'roots' and 'files' take it",),
+        checks=(),
+        preamble=preamble,
+        subject=(match and match.subject) or subject_from_preamble(str(path), dataset, preamble),
+        block="",
+        is_cut=is_long,
+        is_own=True,
+    )
+
+
+def _readable(file: Path, preview: Preview, dataset: Dataset) -> Fingerprint:
+    fingerprint = preview.outcome.fingerprint
+    problem = _problem(preview, dataset.format.kind)
+    if fingerprint is None or problem:
+        raise UnreadableFileError(
+            f"{file} cannot be read as '{dataset.format.name}': {problem}. Nothing was changed; "
+            "`disarray formats list` shows the other formats, docs/adding-an-instrument.md how to describe one"
+        )
+    return fingerprint
 
 
 def _problem(preview: Preview, kind: FileKind) -> str | None:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from disarray.errors import ConfigError
+from disarray.model.printable import visible_json
 
 formats_app = typer.Typer(
     no_args_is_help=True, help="Instrument formats: list them, show one, try one on a file."
@@ -32,7 +33,7 @@ def list_formats(*, project: Project = HERE, as_json: AsJson = False) -> None:
             {"name": name, "title": each.format.title, "kind": each.format.kind, "shipped": each.shipped}
             for name, each in known.items()
         ]
-        typer.echo(json.dumps(rows, ensure_ascii=False))
+        typer.echo(visible_json(json.dumps(rows, ensure_ascii=False)))
         return
     width = max(len(name) for name in known)
     for name, each in known.items():
@@ -45,7 +46,10 @@ def show_format(name: str, *, project: Project = HERE, as_json: AsJson = False) 
     from disarray.formats.loader import all_descriptions, find_description
 
     found = find_description(name, all_descriptions(project))
-    typer.echo(json.dumps(found.table, ensure_ascii=False) if as_json else found.text.rstrip("\n"))
+    written = (
+        visible_json(json.dumps(found.table, ensure_ascii=False)) if as_json else found.text.rstrip("\n")
+    )
+    typer.echo(written)
 
 
 @formats_app.command("try")
@@ -72,6 +76,6 @@ def try_format(
 
     trial = try_file(file, format_name=format_name, zone=zone, project=project)
     if as_json:
-        typer.echo(json.dumps(report_json(trial, rows=rows), ensure_ascii=False))
+        typer.echo(visible_json(json.dumps(report_json(trial, rows=rows), ensure_ascii=False)))
     else:
         report_text(trial, rows=rows)

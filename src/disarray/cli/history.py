@@ -14,7 +14,9 @@ from disarray.cli.session import control_session
 from disarray.cli.tables import Table, print_parts
 from disarray.cli.words import (
     AsJson,
+    InZone,
     Limit,
+    json_instant,
     known_uri,
     parse_instant,
     parse_length,
@@ -22,6 +24,7 @@ from disarray.cli.words import (
     shown_event,
     shown_instant,
     shown_moment,
+    use_zone,
 )
 from disarray.errors import DisarrayError
 
@@ -46,8 +49,11 @@ def _runs() -> None:
 
 
 @subjects_app.command("list")
-def list_all(context: typer.Context, *, limit: Limit = 1000, as_json: AsJson = False) -> None:
+def list_all(
+    context: typer.Context, *, limit: Limit = 1000, zone: InZone = None, as_json: AsJson = False
+) -> None:
     """List every subject ever seen: its files, what waits, who holds it, the span of its readings."""
+    use_zone(context, zone)
     from disarray.control.subjects import list_subject_states
     from disarray.control.values import SubjectSpan, list_subjects
 
@@ -64,8 +70,8 @@ def list_all(context: typer.Context, *, limit: Limit = 1000, as_json: AsJson = F
                 | {
                     "datasets": {
                         span.dataset: {
-                            "first": shown_instant(span.first_us),
-                            "last": shown_instant(span.last_us),
+                            "first": json_instant(span.first_us),
+                            "last": json_instant(span.last_us),
                         }
                         for span in spans[state.subject_key]
                     }
@@ -113,6 +119,7 @@ def list_passes(
     """List committed passes over subjects, newest first."""
     from disarray.control.runs import list_runs
 
+    use_zone(context)
     with control_session(configuration(context)) as connection:
         found = list_runs(connection, subject_key=subject, limit=limit)
     if as_json:
@@ -146,6 +153,7 @@ def events(
     """List what happened to files, subjects and workers, newest first."""
     from disarray.control.events import list_events
 
+    use_zone(context)
     with control_session(configuration(context)) as connection:
         found = list_events(
             connection,

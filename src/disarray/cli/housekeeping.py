@@ -107,7 +107,13 @@ def _lines(
         if each.segments_compacted:
             yield (
                 f"{each.subject_key}: {counted(each.segments_compacted, 'segment')} compacted, "
-                f"{counted(each.fragments_before, 'fragment')} became {each.fragments_after:,}"
+                f"{counted(each.row_groups_before, 'row group')} became {each.row_groups_after:,} "
+                f"({counted(each.fragments_before, 'fragment')} {each.fragments_after:,})"
+            )
+        if each.segments_left:
+            yield (
+                f"{each.subject_key}: {counted(each.segments_left, 'segment')} left: what can be moved of them lies in "
+                "as few row groups as it can"
             )
     forgotten = report.forgotten
     for number, noun, size in (

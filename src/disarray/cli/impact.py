@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from disarray.cli.spans import describe_spans, planned_spans
 from disarray.cli.words import counted, json_instant, shown_difference, shown_instant, shown_number
 from disarray.control import catalog
 from disarray.model.plan import FragmentState
@@ -74,17 +75,18 @@ def describe(impact: Impact) -> Iterator[str]:
             f"  segment {shown_instant(unit.segment_us)} is scanned again: "
             f"{counted(unit.readings, 'reading')} in {counted(len(unit.fragments), 'fragment')}"
         )
+    known = dict(planned_spans(preview.spans))
+    for name, spans in known.items():
+        yield f"  {name} {describe_spans(spans, verb='becomes')}"
     for total in preview.totals:
         name = f"{total.channel} {total.metric}" if total.channel else total.metric
-        yield (
-            f"  {name} {shown_difference(total.old, total.new)} from {shown_instant(impact.from_us)} on "
-            f"({shown_number(total.old)} becomes {shown_number(total.new)})"
-        )
-    if impact.from_us is not None and not preview.totals:
-        yield (
-            f"  no total changes; values from {shown_instant(impact.from_us)} on may, "
-            "up to the next reset of their metric"
-        )
+        if name not in known or known[name][-1].new != total.new:
+            yield (
+                f"  newest {name} {shown_difference(total.old, total.new)} "
+                f"({shown_number(total.old)} becomes {shown_number(total.new)})"
+            )
+    if impact.from_us is not None and not known and not preview.totals:
+        yield "  no value changes that anybody may have used"
     yield from _buckets(impact)
     if impact.arrival is Arrival.LATE:
         yield (
@@ -117,6 +119,22 @@ def document(impact: Impact) -> dict[str, Any]:
                 "fragments": len(unit.fragments),
             }
             for unit in plan.units
+        ],
+        "spans": [
+            {
+                "metric": span.metric,
+                "channel": span.channel,
+                "from": json_instant(span.from_us),
+                "to": json_instant(span.to_us),
+                "first_old": span.old_first,
+                "first_new": span.new_first,
+                "old": span.old_last,
+                "new": span.new_last,
+                "delta": span.delta,
+                "least": span.least,
+                "greatest": span.greatest,
+            }
+            for span in preview.spans
         ],
         "totals": [asdict(total) for total in preview.totals],
         "buckets": [

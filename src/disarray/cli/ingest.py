@@ -8,7 +8,7 @@ import typer
 
 from disarray.cli.context import configuration
 from disarray.cli.project import open_project
-from disarray.cli.words import AsJson, counted, json_instant, print_json
+from disarray.cli.words import AsJson, InZone, counted, json_instant, print_json, use_zone
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -77,9 +77,11 @@ def plan(
     context: typer.Context,
     files: Annotated[list[str], typer.Argument(help="Files that a dataset of disarray.toml takes.")],
     *,
+    zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what ingesting files would touch and change. Nothing is changed."""
+    use_zone(context, zone)
     with open_project(context) as project:
         from disarray.cli.impact import describe, document, impact_of
         from disarray.cli.notifying import notifications_of
@@ -93,13 +95,21 @@ def plan(
         )
         impacts = [impact_of(project.connection, rehearsed) for rehearsed in rehearsal.plans]
     if as_json:
-        print_json({"plans": [document(impact) for impact in impacts], "failures": rehearsal.failures})
+        print_json(
+            {
+                "plans": [document(impact) for impact in impacts],
+                "rejected": [told_rejects(each) for each in rehearsal.rejects],
+                "failures": rehearsal.failures,
+            }
+        )
     else:
         for impact in impacts:
             for line in describe(impact):
                 typer.echo(line)
-        if not impacts and not rehearsal.failures:
+        if not impacts and not rehearsal.failures and not rehearsal.rejects:
             typer.echo("Nothing would change: these versions are in.")
+        for rejects in rehearsal.rejects:
+            typer.echo(f"would be {_sentence_of_rejects(told_rejects(rejects))}")
         for uri, failure in rehearsal.failures.items():
             typer.echo(f"{uri} would fail: {failure}", err=True)
     if rehearsal.failures:
@@ -131,6 +141,8 @@ def told_of(place: Workplace, committed: CommittedPlan) -> dict[str, Any]:
         "bases_shifted": change.bases_shifted,
         "readings_to_the_right": to_the_right,
         "restatements": change.restatements,
+        "conflicts_won": committed.conflicts[0],
+        "conflicts_lost": committed.conflicts[1],
     }
 
 
@@ -150,6 +162,11 @@ def sentence_of(told: dict[str, Any]) -> str:
         )
     elif told["restatements"]:
         text += f"; {counted(told['restatements'], 'restatement')}"
+    if told["conflicts_won"] or told["conflicts_lost"]:
+        text += (
+            f"; {counted(told['conflicts_won'] + told['conflicts_lost'], 'reading')} disagree with other files, "
+            f"{told['conflicts_won']:,} of them count. See: disarray conflicts {told['subject']}"
+        )
     return text
 
 
@@ -168,10 +185,14 @@ def told_rejects(rejects: FileRejects) -> dict[str, Any]:
 
 def sentence_of_rejects(told: dict[str, Any]) -> str:
     """The same for people."""
+    return f"{_sentence_of_rejects(told)}. See: disarray files show {told['file']}"
+
+
+def _sentence_of_rejects(told: dict[str, Any]) -> str:
     where = f" in column {told['column']!r}" if told["column"] else ""
     return (
         f"rejected: {told['rejected']:,} of {counted(told['rows'], 'row')} of {told['file']}; the first is line "
-        f"{told['first_line']:,}, {told['reason']}{where}. See: disarray files show {told['file']}"
+        f"{told['first_line']:,}, {told['reason']}{where}"
     )
 
 

@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from disarray.model.printable import visible_json
+
 LEVELS = ("debug", "info", "warning", "error")
 
 LogLevel = Annotated[str, typer.Option("--log-level", help=f"How much is told: {', '.join(LEVELS)}.")]
@@ -37,7 +39,7 @@ class JsonLines(logging.Formatter):
         }
         if record.exc_info:
             told["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(told, ensure_ascii=False)
+        return visible_json(json.dumps(told, ensure_ascii=False))
 
 
 def start_logging(level: str, *, as_json: bool = False) -> None:

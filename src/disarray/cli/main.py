@@ -17,6 +17,7 @@ from disarray.cli import (
     api,
     audit,
     config,
+    conflicts,
     db,
     dead_letters,
     demo,
@@ -44,6 +45,7 @@ from disarray.cli import (
 )
 from disarray.cli.context import Flags
 from disarray.cli.formats import formats_app
+from disarray.cli.terminal import guard_streams
 from disarray.errors import DisarrayError
 
 app = typer.Typer(
@@ -77,6 +79,7 @@ app.command(name="series")(value.series)
 app.command(name="explain")(explain.explain)
 app.command(name="rollup")(rollup.rollup)
 app.command(name="restatements")(rollup.restatements)
+app.command(name="conflicts")(conflicts.conflicts)
 app.command(name="export")(export.export)
 app.command(name="rebuild")(rebuild.rebuild)
 app.command(name="reconcile")(reconcile.reconcile)
@@ -117,6 +120,7 @@ def disarray(
 
 def main() -> None:
     """Run the command line; an error that disarray raises on purpose is printed without a traceback."""
+    guard_streams()
     try:
         app(prog_name="disarray")
     except DisarrayError as error:

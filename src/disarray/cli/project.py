@@ -31,7 +31,7 @@ class Project:
 
 @contextmanager
 def open_project(context: typer.Context) -> Iterator[Project]:
-    """The project of the current folder; nothing is started, created or migrated for it."""
+    """The project of the current folder; a stopped database is started, nothing created or migrated."""
     try:
         from disarray.store.lake import Lake
         from disarray.worker.local import configured_datasets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -15,6 +16,7 @@ from disarray.cli.words import (
     AsJson,
     By,
     DryRun,
+    InZone,
     Limit,
     Reason,
     counted,
@@ -23,6 +25,7 @@ from disarray.cli.words import (
     print_json,
     shown_instant,
     tell_dry_run,
+    use_zone,
 )
 
 app = typer.Typer(
@@ -32,15 +35,30 @@ app = typer.Typer(
 File = Annotated[str, typer.Argument(help="A path or a uri.")]
 
 
+class Part(StrEnum):
+    """What waits of a file: each is a decision of its own."""
+
+    READINGS = "readings"
+    VERSION = "version"
+
+
+OnePart = Annotated[
+    Part | None,
+    typer.Option("--part", help="Where both wait: its parked readings, or its version that says less."),
+]
+
+
 @app.command("list")
 def list_quarantined(
     context: typer.Context,
     *,
     subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
     limit: Limit = 100,
+    zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
     """List what waits for a decision, oldest first."""
+    use_zone(context, zone)
     from disarray.control.quarantine import list_quarantine
 
     with control_session(configuration(context)) as connection:
@@ -72,20 +90,20 @@ def list_quarantined(
 
 
 @app.command()
-def preview(context: typer.Context, file: File, *, as_json: AsJson = False) -> None:
+def preview(
+    context: typer.Context, file: File, *, part: OnePart = None, zone: InZone = None, as_json: AsJson = False
+) -> None:
     """Show which numbers a release would change, by how much and from when. Nothing is changed."""
+    use_zone(context, zone)
     with open_project(context) as project:
         from disarray.cli.impact import describe, document, impact_of
-        from disarray.control.quarantine import list_quarantine
-        from disarray.errors import NotQuarantinedError
+        from disarray.control.quarantine import choose_part, list_quarantine
         from disarray.worker.rehearsal import rehearse_release
 
         uri, _ = known_uri(project.connection, file)
-        waiting = list_quarantine(project.connection, source_uri=uri)
-        if not waiting:
-            raise NotQuarantinedError(f"nothing of {uri} is in quarantine. See: disarray files show {uri}")
+        waiting = choose_part(list_quarantine(project.connection, source_uri=uri), uri, part)
         rehearsal = rehearse_release(
-            project.connection, waiting[0], datasets=project.datasets, lake=project.lake
+            project.connection, waiting, datasets=project.datasets, lake=project.lake
         )
         impacts = [impact_of(project.connection, rehearsed) for rehearsed in rehearsal.plans]
     if as_json:
@@ -105,6 +123,7 @@ def release(
     context: typer.Context,
     file: File,
     *,
+    part: OnePart = None,
     reason: Reason,
     by: By,
     dry_run: DryRun = False,
@@ -116,7 +135,7 @@ def release(
     with control_session(configuration(context)) as connection:
         uri, _ = known_uri(connection, file)
         with decision(connection, dry_run=dry_run):
-            queue_id = release_file(connection, uri, reason=reason, by=by)
+            queue_id = release_file(connection, uri, reason=reason, by=by, part=part)
     if as_json:
         print_json({"source_uri": uri, "queue_id": None if dry_run else queue_id, "dry_run": dry_run})
         return
@@ -130,6 +149,7 @@ def reject(
     context: typer.Context,
     file: File,
     *,
+    part: OnePart = None,
     reason: Reason,
     by: By,
     dry_run: DryRun = False,
@@ -141,9 +161,12 @@ def reject(
     with control_session(configuration(context)) as connection:
         uri, _ = known_uri(connection, file)
         with decision(connection, dry_run=dry_run):
-            readings = reject_file(connection, uri, reason=reason, by=by)
+            readings = reject_file(connection, uri, reason=reason, by=by, part=part)
     if as_json:
         print_json({"source_uri": uri, "readings": readings, "dry_run": dry_run})
         return
-    typer.echo(f"{counted(readings, 'parked reading')} of {uri} dropped. No number changed.")
+    if readings:
+        typer.echo(f"{counted(readings, 'parked reading')} of {uri} dropped. No number changed.")
+    else:
+        typer.echo(f"The parked version of {uri} is rejected: what it said before goes on counting.")
     tell_dry_run(dry_run)

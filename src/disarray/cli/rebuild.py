@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,11 +14,14 @@ from disarray.cli.words import AsJson, counted, print_json
 from disarray.errors import ConfigError, UnknownNameError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from disarray.control.connections import Connection
     from disarray.control.definitions import PendingRebuild
     from disarray.model.dataset import Dataset
+    from disarray.store.belonging import Belonging
+
+SHOWN_FILES = 5
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,7 @@ def rebuild(
     """Put the definitions of disarray.toml in force, and queue what has to be made anew under them."""
     try:
         from disarray.control.definitions import queue_rebuilds
+        from disarray.store.belonging import belonging_files, queue_moves
         from disarray.store.registering import register
         from disarray.worker.local import configured_datasets
     except ModuleNotFoundError as error:
@@ -67,16 +72,42 @@ def rebuild(
     chosen = [each for each in datasets.values() if dataset in (None, each.name)]
     with control_session(config) as connection:
         told = [rebuild_of(connection, each, subject) for each in chosen]
-        queued = 0
+        files = [
+            each
+            for each in belonging_files(connection, datasets.values())
+            if not each.file.is_rebuild_pending
+        ]
+        queued = moves = 0
         if not dry_run:
             for each in chosen:
                 register(connection, each, is_on_purpose=dataset is not None)
                 queued += queue_rebuilds(connection, dataset=each.name, subject_key=subject)
+            moves = queue_moves(connection, datasets.values(), is_asked_for=True)
     if as_json:
-        print_json({"datasets": [document(each) for each in told], "queued": queued, "dry_run": dry_run})
+        moved = [
+            {"file": each.file.source_uri, "from": each.counts_for, "to": each.belongs_to}
+            for each in files
+            if each.is_elsewhere
+        ]
+        unmatched = [each.file.source_uri for each in files if each.dataset is None]
+        print_json(
+            {
+                "datasets": [document(each) for each in told],
+                "moves": moved,
+                "unmatched": unmatched,
+                "queued": queued,
+                "dry_run": dry_run,
+            }
+        )
         return
     for line in (line for of_dataset in told for line in describe(of_dataset)):
         typer.echo(line)
+    for line in describe_moves(files):
+        typer.echo(line)
+    if moves:
+        typer.echo(
+            f"{counted(moves, 'file')} queued to be moved; a worker does it next. Or run: disarray ingest"
+        )
     if queued:
         typer.echo(f"{counted(queued, 'rebuild')} queued; a worker does them next. Or run: disarray ingest")
 
@@ -123,6 +154,23 @@ def describe(told: DatasetRebuild) -> Iterator[str]:
         )
         queued = ", queued" if pending.is_queued else ""
         yield f"  {pending.subject_key}: {work} ({counted(pending.readings, 'reading')}{queued})"
+
+
+def describe_moves(files: Sequence[Belonging]) -> Iterator[str]:
+    """Files that are about another dataset or subject than they count for, and those that no dataset takes any more."""
+    moves: dict[tuple[str, str], int] = defaultdict(int)
+    for each in files:
+        if each.is_elsewhere:
+            moves[each.counts_for, each.belongs_to] += 1
+    for (former, now), count in sorted(moves.items()):
+        yield f"{counted(count, 'file')} to move from {former} to {now}; each is read there, then removed here"
+    unmatched = [each.file.source_uri for each in files if each.dataset is None]
+    if unmatched:
+        more = f" and {len(unmatched) - SHOWN_FILES} more" if len(unmatched) > SHOWN_FILES else ""
+        yield (
+            f"{counted(len(unmatched), 'file')} that no dataset takes any more stay as they are: "
+            f"{', '.join(unmatched[:SHOWN_FILES])}{more}. To take one out: disarray files blacklist"
+        )
 
 
 def document(told: DatasetRebuild) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from disarray.cli.words import (
     print_json,
     shown_moment,
     tell_dry_run,
+    use_zone,
 )
 from disarray.errors import ConfigError
 
@@ -49,6 +50,7 @@ def reconcile(
 
     if bool(subjects) == every:
         raise typer.BadParameter("name the subjects, or say --all")
+    use_zone(context)
     with control_session(configuration(context)) as connection:
         _refuse_unknown(connection, subjects or [])
         with decision(connection, dry_run=dry_run):

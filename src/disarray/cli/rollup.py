@@ -14,16 +14,21 @@ from disarray.cli.tables import Table, print_parts
 from disarray.cli.words import (
     AsJson,
     InDataset,
-    json_instant,
+    InZone,
     parse_instant,
     print_json,
-    shown_difference,
+    shown_at,
     shown_instant,
+    shown_minute,
     shown_number,
     tell_rebuild,
+    use_zone,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disarray.cli.spans import Span
     from disarray.control.values import Restatement
 
 
@@ -32,67 +37,53 @@ def rollup(
     subject: str,
     name: str,
     *,
-    from_: Annotated[str, typer.Option("--from", help="Buckets that end after this instant.")],
-    to: Annotated[str, typer.Option("--to", help="Buckets that start before this instant.")],
+    from_: Annotated[
+        str | None, typer.Option("--from", help="Buckets that end after this instant; all if not given.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option("--to", help="Buckets that start before this instant; all if not given.")
+    ] = None,
     dataset: InDataset = None,
+    zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
     """List the buckets of a rollup, and whether each is final."""
-    from_us, to_us = parse_instant(from_), parse_instant(to)
+    use_zone(context, zone)
+    from_us = None if from_ is None else parse_instant(from_)
+    to_us = None if to is None else parse_instant(to)
     with open_project(context) as project:
-        from disarray.store.names import find_rollup, find_subjects
-        from disarray.store.rollups import rollup as rollup_of
+        from disarray.store.queries import query_rollup
 
-        subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
-        found, chosen = find_rollup(subjects, name)
-        answer = rollup_of(
+        answer = query_rollup(
             project.connection,
-            dataset=found.dataset,
+            project.datasets,
             subject_key=subject,
-            rollup=chosen,
+            rollup=name,
             from_us=from_us,
             to_us=to_us,
+            dataset=dataset,
         )
+    found, document = answer.subject, answer.document
     if as_json:
-        buckets = [
-            {
-                "channel": bucket.channel,
-                "start": json_instant(bucket.start_us),
-                "end": json_instant(bucket.end_us),
-                "label": bucket.label,
-                "values": bucket.numbers,
-                "final": bucket.is_final,
-            }
-            for bucket in answer.buckets
-        ]
-        print_json(
-            {
-                "dataset": found.dataset.name,
-                "subject": subject,
-                "rollup": name,
-                "stale_from": json_instant(answer.stale_from_us),
-                "rebuild_pending": found.is_rebuild_pending,
-                "buckets": buckets,
-            }
-        )
+        print_json(document)
         return
-    if not answer.buckets:
+    if not document.buckets:
         typer.echo(
             f"{subject} has no readings there; it has some from {shown_instant(found.first_us)} "
             f"to {shown_instant(found.last_us)}."
         )
         return
-    names = [aggregate.name for aggregate in chosen.aggregates]
+    names = [aggregate.name for aggregate in answer.rollup.aggregates]
     rows = [
         [
-            shown_instant(bucket.start_us),
-            shown_instant(bucket.end_us),
+            shown_at(bucket.start),
+            shown_at(bucket.end),
             bucket.label,
             bucket.channel,
-            *("-" if bucket.numbers[each] is None else shown_number(bucket.numbers[each]) for each in names),
-            "final" if bucket.is_final else "stale",
+            *("-" if bucket.values[each] is None else shown_number(bucket.values[each]) for each in names),
+            "final" if bucket.final else "stale",
         ]
-        for bucket in answer.buckets
+        for bucket in document.buckets
     ]
     print_parts([Table(["from", "to", "shift", "channel", *names, ""], rows)])
     tell_rebuild([found])
@@ -103,9 +94,12 @@ def restatements(
     subject: Annotated[str | None, typer.Argument(help="Only of this one.")] = None,
     *,
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
-    """List totals that were changed after people may have used them, newest first."""
+    """List published values that were changed after people may have used them, newest first."""
+    use_zone(context, zone)
+    from disarray.cli.spans import ledger_spans
     from disarray.control.values import list_restatements
 
     with control_session(configuration(context)) as connection:
@@ -115,14 +109,15 @@ def restatements(
         return
     if not found:
         typer.echo("Nothing was restated.")
-    for each in found:
-        typer.echo(_sentence(each))
+    for noted, spans in ledger_spans(found):
+        typer.echo(_sentence(noted, spans))
 
 
-def _sentence(noted: Restatement) -> str:
+def _sentence(noted: Restatement, spans: Sequence[Span]) -> str:
+    from disarray.cli.spans import describe_spans
+
     name = f"{noted.subject_key}/{noted.channel}" if noted.channel else noted.subject_key
     return (
-        f"{name} {noted.metric} {shown_difference(noted.old, noted.new)} from {noted.changed_from:%Y-%m-%dT%H:%MZ} on "
-        f"(now {shown_number(noted.new)}), because of {noted.causes}, "
-        f"written down {noted.restated_at:%Y-%m-%dT%H:%MZ}."
+        f"{name} {noted.metric} {describe_spans(spans, verb='became')}, because of {noted.causes}, "
+        f"written down {shown_minute(noted.restated_at)}."
     )

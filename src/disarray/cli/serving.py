@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from disarray.errors import ConfigError, NotQuarantinedError
+from disarray.cli.local_token import FILE_NAME, local_token
+from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -17,11 +19,13 @@ if TYPE_CHECKING:
     from disarray.web.route import Preview
     from disarray.web.server import Server
 
+log = logging.getLogger("disarray.api")
+
 
 class RestServer:
     """Answers between `start` and `stop`, with a pool of its own.
 
-    Only on the embedded database, and bound to this machine, does it answer without a token.
+    Only on the embedded database, and bound to this machine, does it take the token of the state folder.
     """
 
     def __init__(
@@ -55,7 +59,7 @@ class RestServer:
             ) from error
         config, limits = self._config, Limits()
         host, port, lake = config.text("api.host"), _port(config), Lake(config.lake_root)
-        is_open = config.dsn is None and is_loopback(host) and not self._require_token
+        is_embedded = config.dsn is None and is_loopback(host) and not self._require_token
         with ExitStack() as stack:
             pool = stack.enter_context(
                 open_pool(
@@ -66,9 +70,16 @@ class RestServer:
                 )
             )
             sources = Sources(pool, lake, self._datasets, preview=_previewer(self._datasets, lake))
-            app = create_app(sources, access=Access(loopback_without_token=is_open), limits=limits)
+            token = local_token(config.state_dir) if is_embedded else None
+            app = create_app(sources, access=Access(local_token=token), limits=limits)
             self._server = Server(app, host=host, port=port)
             self._server.start()
+            if token is not None:
+                log.info(
+                    'to call it: curl -H "Authorization: Bearer $(cat %s)" %s/api/v1/status',
+                    config.state_dir / FILE_NAME,
+                    self._server.url,
+                )
             stack.callback(self._server.stop)
             self._open = stack.pop_all()
 
@@ -93,16 +104,14 @@ class Previewer:
         self._datasets = datasets
         self._lake = lake
 
-    def __call__(self, connection: Connection, uri: str) -> Preview:
+    def __call__(self, connection: Connection, uri: str, part: str | None) -> Preview:
         from disarray.cli.impact import document, impact_of
-        from disarray.control.quarantine import list_quarantine
+        from disarray.control.quarantine import choose_part, list_quarantine
         from disarray.web.route import Preview
         from disarray.worker.rehearsal import rehearse_release
 
-        waiting = list_quarantine(connection, source_uri=uri)
-        if not waiting:
-            raise NotQuarantinedError(f"nothing of {uri} is in quarantine. Nothing was done.")
-        rehearsal = rehearse_release(connection, waiting[0], datasets=self._datasets, lake=self._lake)
+        waiting = choose_part(list_quarantine(connection, source_uri=uri), uri, part)
+        rehearsal = rehearse_release(connection, waiting, datasets=self._datasets, lake=self._lake)
         plans = [document(impact_of(connection, rehearsed)) for rehearsed in rehearsal.plans]
         return Preview(plans, dict(rehearsal.failures))
 

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from disarray.cli.conflicts import conflicts_line
 from disarray.cli.context import configuration
 from disarray.cli.session import control_session, running_dsn
 from disarray.cli.tables import Table, drawn_parts, is_terminal, print_parts
+from disarray.cli.terminal import open_console
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -52,9 +54,25 @@ def status(
 def _look(connection: Connection) -> Status:
     """The control plane now, and the figures of the last day."""
     from disarray.control.figures import lateness_histogram, sum_figures
+    from disarray.control.moving_files import count_moving_files, list_unmatched_files
     from disarray.control.status import queue_status
 
     status = queue_status(connection)
+    unmatched = list_unmatched_files(connection, limit=SHOWN_UNSERVED)
+    status |= {
+        "moving_files": count_moving_files(connection),
+        "unmatched_files": {
+            "known": unmatched[0].files if unmatched else 0,
+            "first": [
+                {
+                    "file": each.source_uri,
+                    "counts_for": f"{each.dataset}/{each.subject_key}",
+                    "readings": each.readings,
+                }
+                for each in unmatched
+            ],
+        },
+    }
     since = datetime.fromisoformat(status["at"]) - timedelta(days=1)
     late = sum(each.files for each in lateness_histogram(connection, since=since) if each.bound_seconds != 0)
     return status | {"last_day": asdict(sum_figures(connection, since=since)) | {"late_files": late}}
@@ -88,7 +106,7 @@ def _watch(config: Config, first: Status, show: Callable[[Status], None] | None)
 def _terminal_in_place() -> Iterator[Callable[[Status], None]]:
     from rich.live import Live
 
-    with Live(auto_refresh=False) as live:
+    with Live(console=open_console(), auto_refresh=False) as live:
         yield lambda status: live.update(drawn_parts(describe(status)), refresh=True)
 
 
@@ -125,8 +143,15 @@ def describe(status: Status) -> Iterator[Table | str]:
             *_last_day(status["last_day"]),
         ],
     )
+    if status["conflicts"]["readings"]:
+        yield conflicts_line(status["conflicts"])
     if status["dead_letters"]:
         yield f"{status['dead_letters']} dead letters wait for a decision. See: disarray dead-letters list"
+    for waiting in status["waiting_files"]:
+        yield f"{waiting['source_uri']} waits until {waiting['available_at'][:19]}Z: {waiting['last_error']}"
+    if status["moving_files"]:
+        yield f"{status['moving_files']} files are on their way to another dataset or subject; numbers there are stale."
+    yield from _unmatched(status["unmatched_files"])
     if status["instances"]:
         yield Table(
             ["instance", "state", "serves", "holds", "claimed", "last seen"],
@@ -159,6 +184,19 @@ def _last_day(told: Status) -> Iterator[list[str]]:
             f"{told['late_files']:,} files",
             f"{told['late_readings']:,} readings; for them {cost}",
         ]
+
+
+def _unmatched(unmatched: Status) -> Iterator[str]:
+    if not unmatched["known"]:
+        return
+    yield f"{unmatched['known']} files that no dataset takes any more. To take one out: disarray files blacklist"
+    for each in unmatched["first"]:
+        counts = (
+            f"its {each['readings']:,} readings still count for {each['counts_for']}"
+            if each["readings"]
+            else "it counts for nothing"
+        )
+        yield f"  {each['file']}: {counts}"
 
 
 def _unserved(unserved: list[str]) -> Iterator[str]:

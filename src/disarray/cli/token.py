@@ -21,7 +21,30 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Tokens with which programs and people call the REST server.")
 
+# A token that nobody uses any more should not open the door for ever.
+LIFETIME = "90d"
+NEVER = "never"
+
 Name = Annotated[str, typer.Argument(help="What the holder is called in the records.")]
+
+
+@app.command()
+def local(context: typer.Context) -> None:
+    """Print the token of this machine: curl -H "Authorization: Bearer $(disarray token local)" …
+
+    It is in the state folder of the embedded database, where only its user can read it, and is good for calls from this
+    machine that come through no proxy.
+    """
+    from disarray.cli.local_token import local_token
+    from disarray.errors import ConfigError
+
+    config = configuration(context)
+    if config.dsn is not None:
+        raise ConfigError(
+            f"a PostgreSQL of your own is configured ({config.origin('database.dsn')}): there is no token of this "
+            "machine. Run: disarray token create NAME --scope read"
+        )
+    typer.echo(local_token(config.state_dir).text)
 
 
 @app.command()
@@ -30,9 +53,7 @@ def create(
     name: Name,
     *,
     scope: Annotated[Scope, typer.Option(help="Each includes those before it.")],
-    expires: Annotated[
-        str | None, typer.Option(help="After this time, such as 90d; never if not given.")
-    ] = None,
+    expires: Annotated[str, typer.Option(help="After this time, such as 8h or 365d; or never.")] = LIFETIME,
     by: By,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +61,7 @@ def create(
     from disarray.control.tokens import create_token
     from disarray.model.api_token import make_token
 
-    valid_for = None if expires is None else timedelta(microseconds=parse_length(expires))
+    valid_for = None if expires == NEVER else timedelta(microseconds=parse_length(expires))
     token = make_token()
     with control_session(configuration(context)) as connection:
         expires_at = create_token(

@@ -13,7 +13,7 @@ import typer
 from disarray.cli.context import configuration
 from disarray.cli.loglines import JsonLogs, LogLevel, start_logging
 from disarray.cli.signals import stop_on_signals
-from disarray.cli.words import AsJson  # noqa: TC001 - typer reads it when it runs
+from disarray.cli.words import AsJson, use_zone
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,9 +39,20 @@ def up(
             help="Take in all that is there now, last lines too, and end: 1 if something failed or waits.",
         ),
     ] = False,
+    allow_waiting: Annotated[
+        bool,
+        typer.Option(
+            "--allow-waiting",
+            help="With --once, for jobs that know: end with 1 only if this run failed, not for what waits.",
+        ),
+    ] = False,
     with_api: Annotated[
         bool, typer.Option("--api/--no-api", help="Serve the REST API and /metrics; [api] says where.")
     ] = True,
+    port: Annotated[
+        int | None,
+        typer.Option(min=0, max=65_535, help="Of the REST API; 8321 if not given, 0: a free one."),
+    ] = None,
     as_json: AsJson = False,
     log_level: LogLevel = "info",
     json_logs: JsonLogs = False,
@@ -49,6 +60,10 @@ def up(
     """Watch the roots and take in what comes, in one process on the embedded database, until Ctrl-C."""
     if as_json and not once:
         raise typer.BadParameter("there is a summary with --once only", param_hint="--json")
+    if allow_waiting and not once:
+        raise typer.BadParameter(
+            "there is an exit code to change with --once only", param_hint="--allow-waiting"
+        )
     # With --once the summary tells it all, on standard output.
     start_logging("warning" if once and log_level == "info" else log_level, as_json=json_logs)
     stop = stop_on_signals()
@@ -63,7 +78,8 @@ def up(
         raise ConfigError(
             f"`up` needs {error.name}; install it with `pip install 'disarray-pipeline[all]'`"
         ) from error
-    config = configuration(context)
+    use_zone(context)
+    config = configuration(context, {"--port": None if port is None else str(port)})
     settings = worker_settings(config)
     with ExitStack() as stack:
         # First of all: a second `up` in the same folder is refused here, before it could end the first one's work.
@@ -77,7 +93,16 @@ def up(
         scheduler = scheduler_of(place, settings)
         watcher = watcher_of(config, place, state, on_queued=scheduler.wake)
         if once:
-            raise typer.Exit(take_all_in(place, watcher, scheduler=scheduler, stop=stop, as_json=as_json))
+            raise typer.Exit(
+                take_all_in(
+                    place,
+                    watcher,
+                    scheduler=scheduler,
+                    stop=stop,
+                    allow_waiting=allow_waiting,
+                    as_json=as_json,
+                )
+            )
         services = services_of(place, scheduler=scheduler, settings=settings, stop=stop)
         if with_api:
             services = {"api": rest_server(config, place), **services}

@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from disarray.cli import waiting
+from disarray.cli.conflicts import conflicts_line
 from disarray.cli.ingest import sentence_of, sentence_of_rejects, told_of, told_rejects
 from disarray.cli.tables import Table, is_terminal, print_parts
+from disarray.cli.terminal import open_console
+from disarray.cli.waiting import PlantState
 from disarray.cli.words import counted, print_json, shown_instant, shown_number
 
 if TYPE_CHECKING:
@@ -22,59 +26,79 @@ if TYPE_CHECKING:
     from disarray.worker.work import Workplace
 
 SHOWN_SUBJECTS = 5
+SHOWN_CHANNELS = 5
 SHOWN_FAILURES = 20
 
 
 @dataclass
 class Summary:
-    """What one run did, and what it could not do."""
+    """What one run did, and what it left."""
 
     files: int = 0
     announced: int = 0
     processed: int = 0
+    failed: int = 0
     passes: list[dict[str, Any]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
-    quarantined: list[str] = field(default_factory=list)
-    waiting: int = 0
-    unreadable: bool = False
+    state: PlantState = field(default_factory=PlantState)
+    conflicts: dict[str, int] = field(default_factory=dict)  # readings, and pairs of files, that disagree
     stopped: bool = False
     seconds: float = 0.0
 
     @property
     def is_all_well(self) -> bool:
-        """Whether everything that was there is in."""
-        return not (self.failures or self.quarantined or self.waiting or self.unreadable or self.stopped)
+        """Whether everything that there is, is in."""
+        return self.state.is_clear and not self.stopped
+
+    @property
+    def is_run_well(self) -> bool:
+        """Whether this run did all that it could: what waited before, or waits for a person, is no fault of it."""
+        state = self.state
+        return state.is_sent and not (self.failed or self.stopped or state.count("unreadable"))
+
+    def document(self) -> dict[str, Any]:
+        """The summary for programs."""
+        did = {name: value for name, value in vars(self).items() if name != "state"}
+        return did | {"waits": waiting.document(self.state), "ok": self.is_all_well}
 
 
 def take_all_in(
-    place: Workplace, watcher: Agent, *, scheduler: Scheduler, stop: threading.Event, as_json: bool
+    place: Workplace,
+    watcher: Agent,
+    *,
+    scheduler: Scheduler,
+    stop: threading.Event,
+    allow_waiting: bool,
+    as_json: bool,
 ) -> int:
-    """Scan, process until nothing is left, and tell; the exit code."""
+    """Scan, process until nothing is left, and tell where the plant stands; the exit code."""
     summary = Summary()
     began = time.monotonic()
-    parked_before = _quarantined(place)
     # No file is waited for: its last line counts, with or without an end of line.
-    summary.unreadable = not watcher.drain(is_final=True)
+    roots = watcher.drain(is_final=True, stop=stop)
     summary.files, summary.announced = watcher.counts.files, watcher.counts.notifications
     with _shown_progress(_backlog(place), is_quiet=as_json) as advance:
         for report in _drained(scheduler, stop):
             told = [told_of(place, committed) for committed in report.committed]
             summary.passes += told
-            summary.failures += report.failed.values()
+            summary.failed += len(report.failed)
             summary.rejected += map(told_rejects, report.rejects)
             summary.processed += len(report.completed)
             advance(len(report.completed) + len(report.failed), told)
     scheduler.release_held()
     summary.stopped = stop.is_set()
-    summary.quarantined = sorted(_quarantined(place) - parked_before)
-    summary.waiting = _backlog(place)
+    from disarray.control.status import queue_status
+
+    with place.pool.connection() as connection:
+        summary.state = waiting.plant_state(connection, roots)
+        summary.conflicts = queue_status(connection)["conflicts"]
     summary.seconds = round(time.monotonic() - began, 3)
     if as_json:
-        print_json({**vars(summary), "ok": summary.is_all_well})
+        print_json(summary.document())
     else:
         print_parts(_described(place, summary))
-    return 0 if summary.is_all_well else 1
+    is_well = summary.is_run_well if allow_waiting else summary.is_all_well
+    return 0 if is_well else 1
 
 
 def _drained(scheduler: Scheduler, stop: threading.Event) -> Iterator[Any]:
@@ -89,13 +113,6 @@ def _backlog(place: Workplace) -> int:
         return int(queue_status(connection)["queue"]["available"])
 
 
-def _quarantined(place: Workplace) -> set[str]:
-    from disarray.control.quarantine import list_quarantine
-
-    with place.pool.connection() as connection:
-        return {each.source_uri for each in list_quarantine(connection, limit=10_000)}
-
-
 @contextmanager
 def _shown_progress(total: int, *, is_quiet: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
     """A bar on a terminal, a sentence for each subject elsewhere."""
@@ -107,8 +124,14 @@ def _shown_progress(total: int, *, is_quiet: bool) -> Iterator[Callable[[int, li
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, transient=True) as bar:
+    # Names are text: one that looks like markup must not be taken for it.
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=open_console(), transient=True) as bar:
         task = bar.add_task("files", total=total)
 
         def advance(count: int, told: list[dict[str, Any]]) -> None:
@@ -124,8 +147,12 @@ def _tell_plainly(_count: int, told: list[dict[str, Any]]) -> None:
 
 
 def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
-    passes = summary.passes
+    passes, state = summary.passes, summary.state
     late = [each for each in passes if each["arrival"] == "late"]
+    left_out = (
+        f"{state.count('unmatched'):,} match no dataset, {state.count('refused'):,} are refused, "
+        f"{state.count('rejected'):,} gave no reading"
+    )
     yield Table(
         ["", ""],
         [
@@ -141,24 +168,25 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
             ["shifted", counted(sum(each["bases_shifted"] for each in late), "base")],
             [
                 "failed",
-                f"{len(summary.failures):,} files; {summary.waiting:,} wait in the queue for another try",
+                f"{state.count('failed'):,} files given up; {state.count('retrying', 'queued'):,} wait in the queue",
             ],
-            ["quarantine", f"{len(summary.quarantined):,} files wait for a decision"],
+            ["quarantine", f"{state.count('parked'):,} files wait for a decision"],
+            ["not taken", left_out],
             ["seconds", f"{summary.seconds:.1f}"],
         ],
     )
     numbers = list(_numbers(place, sorted({(each["dataset"], each["subject"]) for each in passes})))
     if numbers:
         yield Table(["subject", "metric", "value", "as of"], numbers)
-        yield f"Next: disarray value {numbers[0][0]} {numbers[0][1]}    disarray status    disarray db stop"
+        subject, metric = numbers[0][0].partition("/")[0], numbers[0][1]
+        yield f"Next: disarray value {subject} {metric}    disarray status    disarray db stop"
     for each in summary.rejected[:SHOWN_FAILURES]:
         yield sentence_of_rejects(each)
     if len(summary.rejected) > SHOWN_FAILURES:
         yield f"{len(summary.rejected) - SHOWN_FAILURES:,} more files have rejected rows; --json lists all."
-    for failure in summary.failures[:SHOWN_FAILURES]:
-        yield f"failed: {failure}"
-    for uri in summary.quarantined[:SHOWN_FAILURES]:
-        yield f"{uri} is in quarantine, all or part of it. See: disarray quarantine preview {uri}"
+    if summary.conflicts["readings"]:
+        yield conflicts_line(summary.conflicts)
+    yield from waiting.described(state)
     if summary.stopped:
         yield "Stopped before the end: what was taken in is committed, the rest is queued. Run it again."
 
@@ -172,10 +200,13 @@ def _numbers(place: Workplace, changed: list[tuple[str, str]]) -> Iterator[list[
                 found = value_at(
                     connection, place.lake, dataset=place.datasets[name], subject_key=subject, metric=metric
                 )
-                for each in found.values[:1]:
+                for each in found.values[:SHOWN_CHANNELS]:
                     yield [
                         f"{subject}/{each.channel}" if each.channel else subject,
                         metric.name,
                         shown_number(each.number, metric.unit),
                         shown_instant(each.reading_us),
                     ]
+                if len(found.values) > SHOWN_CHANNELS:
+                    rest = counted(len(found.values) - SHOWN_CHANNELS, "more channel")
+                    yield [f"{subject}: {rest}", metric.name, "", ""]

@@ -11,6 +11,7 @@ import typer
 from disarray.cli.context import configuration
 from disarray.cli.session import control_session
 from disarray.cli.tables import Table, print_parts
+from disarray.cli.words import InZone, shown_instant, use_zone
 from disarray.config import FILE_NAME
 from disarray.errors import ConfigError
 
@@ -34,9 +35,11 @@ def verify(
             help="Believe what is kept of files whose source is gone or was replaced; they are still listed.",
         ),
     ] = False,
+    zone: InZone = None,
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Compute everything once more from the files, and compare it with what is stored, bit for bit."""
+    use_zone(context, zone)
     try:
         from disarray.engine.session import start_session
         from disarray.engine.verification import verify as recompute
@@ -55,6 +58,7 @@ def verify(
             f"{FILE_NAME} describes no dataset {dataset!r}; there are: {', '.join(sorted(datasets)) or 'none'}"
         )
     with control_session(config) as connection:
+        _tell_step("starting Spark")
         session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
         try:
             report = recompute(
@@ -64,6 +68,7 @@ def verify(
                 lake=Lake(config.lake_root),
                 subject_key=subject,
                 dataset=dataset,
+                on_step=_tell_step,
             )
         finally:
             session.stop()
@@ -74,6 +79,11 @@ def verify(
         print_parts(describe(report, is_identical=is_identical))
     if not is_identical:
         raise typer.Exit(1)
+
+
+def _tell_step(what: str) -> None:
+    """On standard error, line by line: hours of work look alike in a log and on a terminal."""
+    typer.echo(f"… {what}", err=True)
 
 
 def as_document(report: VerificationReport, *, is_identical: bool) -> dict[str, Any]:
@@ -163,11 +173,7 @@ def _rest(count: int, noun: str) -> Iterator[str]:
 
 
 def _instant(event_us: int | None) -> str:
-    from disarray.model.segments import datetime_of
-
-    if event_us is None:
-        return ""
-    return datetime_of(event_us).isoformat().replace("+00:00", "Z")
+    return "" if event_us is None else shown_instant(event_us)
 
 
 def _shown(value: float | str | None) -> str:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import getpass
 import json
 import os
-from datetime import UTC, datetime
+from contextvars import ContextVar
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from disarray.errors import DisarrayError
+from disarray.model.documents import plain
 from disarray.model.duration import parse_duration
+from disarray.model.printable import visible_json
 from disarray.model.segments import datetime_of, microseconds_of
 from disarray.model.uris import file_uri
 
@@ -38,6 +41,12 @@ By = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
+InZone = Annotated[
+    str | None,
+    typer.Option("--zone", help="Show instants in this zone, such as Europe/Berlin; JSON stays in UTC."),
+]
+# Whoever looks at what is printed.
+_VIEWER: ContextVar[tzinfo] = ContextVar("viewer", default=UTC)
 BY_HAND = "asked for by hand"
 
 
@@ -50,13 +59,38 @@ def operating_user() -> str:
         return f"user {os.getuid()}"
 
 
+def use_zone(context: typer.Context, given: str | None = None) -> None:
+    """Show instants in a zone from now on, that of the flag or of the configuration, and read them in it."""
+    from disarray.cli.context import configuration
+
+    name = configuration(context, {"--zone": given}).text("output.zone")
+    if name == "UTC":
+        return
+    from disarray.kernels.zones import pinned_zone
+
+    _VIEWER.set(pinned_zone(name))
+
+
 def parse_instant(text: str) -> int:
-    """Microseconds of an ISO time; one without a zone is in UTC."""
+    """Microseconds of an ISO time; one that names no zone is in the zone of the viewer, UTC unless told otherwise."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no ISO time such as 2026-10-02T08:00Z") from None
-    return microseconds_of(instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC))
+    try:
+        if instant.tzinfo is None:
+            instant = _in_zone(instant, _VIEWER.get())
+        return microseconds_of(instant.astimezone(UTC))
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is not within the years 1 to 9999 in UTC") from None
+
+
+def _in_zone(local: datetime, zone: tzinfo) -> datetime:
+    """The first of the instants at which clocks of the zone show this."""
+    instant = local.replace(tzinfo=zone, fold=0)
+    if instant.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
+        raise typer.BadParameter(f"no clock of {zone} shows {local.isoformat()}: it is put forward over it")
+    return instant
 
 
 def parse_length(text: str) -> int:
@@ -71,16 +105,26 @@ def parse_length(text: str) -> int:
 
 
 def shown_instant(us: int | None) -> str:
-    """An ISO time in UTC, as short as it can be exact."""
-    if us is None:
-        return "-"
-    text = datetime_of(us).isoformat().removesuffix("+00:00")
-    return f"{text}Z"
+    """An ISO time in the zone of the viewer, as short as it can be exact."""
+    return "-" if us is None else _iso(datetime_of(us), _VIEWER.get())
+
+
+def shown_at(instant: datetime) -> str:
+    """The same of an instant of an answer."""
+    return shown_instant(microseconds_of(instant))
 
 
 def json_instant(us: int | None) -> str | None:
-    """The same for programs."""
-    return None if us is None else shown_instant(us)
+    """An ISO time in UTC, for programs."""
+    return None if us is None else _iso(datetime_of(us), UTC)
+
+
+def _iso(instant: datetime, zone: tzinfo) -> str:
+    try:
+        local = instant.astimezone(zone)
+    except OverflowError:  # in the last hours of the calendar
+        local = instant
+    return local.isoformat().replace("+00:00", "Z") if zone is UTC else local.isoformat()
 
 
 def shown_number(number: float | None, unit: str = "") -> str:
@@ -102,7 +146,7 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def tell_rebuild(subjects: Sequence[SubjectOf]) -> None:
+def tell_rebuild(subjects: Sequence[SubjectOf], *, err: bool = False) -> None:
     """Say whose numbers are still those of a former definition."""
     waiting = [each for each in subjects if each.rebuilt is not None]
     for name in sorted({each.dataset.name for each in waiting}):
@@ -111,13 +155,22 @@ def tell_rebuild(subjects: Sequence[SubjectOf]) -> None:
         shown = ", ".join(each.subject_key for each in of_dataset[:5]) + (" …" if len(of_dataset) > 5 else "")
         typer.echo(
             f"Dataset '{name}' was defined anew, and numbers of {shown} are still as defined before: a rebuild is "
-            f"pending ({done} of {count} subjects rebuilt)."
+            f"pending ({done} of {count} subjects rebuilt).",
+            err=err,
         )
 
 
 def shown_moment(moment: datetime | None) -> str:
     """When something happened, to the second."""
-    return "-" if moment is None else f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}Z"
+    if moment is None:
+        return "-"
+    return _iso(moment.replace(microsecond=0), _VIEWER.get()).replace("T", " ", 1)
+
+
+def shown_minute(moment: datetime) -> str:
+    """The same to the minute, as one word."""
+    text = _iso(moment.replace(second=0, microsecond=0), _VIEWER.get())
+    return f"{text[:16]}{text[19:]}"
 
 
 def shown_event(event_type: str, instance_name: str | None, told: Metadata) -> list[str]:
@@ -132,9 +185,10 @@ def tell_dry_run(is_dry: bool) -> None:
         typer.echo("This was a dry run: nothing was changed.")
 
 
-def print_json(document: Any) -> None:
-    """One JSON document, floats with every bit."""
-    typer.echo(json.dumps(document, indent=2, default=str, ensure_ascii=False))
+def print_json(document: Any, *, err: bool = False) -> None:
+    """One JSON document, floats with every bit, instants in UTC."""
+    written = json.dumps(plain(document), indent=2, default=str, ensure_ascii=False)
+    typer.echo(visible_json(written), err=err)
 
 
 def known_uri(connection: Connection, file: str) -> tuple[str, Metadata]:

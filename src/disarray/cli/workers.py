@@ -20,6 +20,7 @@ from disarray.cli.words import (
     print_json,
     shown_moment,
     tell_dry_run,
+    use_zone,
 )
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def list_workers(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List every worker that ever registered, with what it holds now."""
     from disarray.control.instances import list_instances
 
+    use_zone(context)
     with control_session(configuration(context)) as connection:
         found = list_instances(connection)
     if as_json:

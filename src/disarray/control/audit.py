@@ -34,6 +34,10 @@ class LiveLakeFile:
     checksum: str
     row_groups: Sequence[int]
     readings: Sequence[int]
+    first_rows: Sequence[int | None]
+    digests: Sequence[str | None]
+    former_row_groups: Sequence[int]  # that no fragment needs any more
+    former_digests: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

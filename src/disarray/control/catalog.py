@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import dict_row
 
 from disarray.control.translation import translated_errors
+from disarray.model.conflict_rule import ConflictRule
 from disarray.model.fingerprints import Fingerprint
 from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
     from disarray.control.connections import Connection
+    from disarray.model.dataset import Dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,16 @@ class SegmentEntry:
     def is_sealed(self) -> bool:
         """Whether its readings are no longer kept."""
         return self.sealed_at is not None
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawnFragment:
+    """A fragment of a blacklisted file, in the state that it had before."""
+
+    dataset: str
+    subject_key: str
+    parse_version: str
+    entry: FragmentEntry
 
 
 def load_fingerprints(connection: Connection, source_uris: Sequence[str]) -> dict[str, Fingerprint]:
@@ -65,13 +77,39 @@ def find_same_content(
     return found
 
 
-def load_file_fragments(connection: Connection, source_uris: Sequence[str]) -> dict[str, list[FragmentEntry]]:
-    """All that some files say now, active, parked or rejected, or counted for in segments sealed since, by file."""
-    found: dict[str, list[FragmentEntry]] = defaultdict(list)
-    for fragment in _fragments(
-        connection, "select * from disarray.load_file_fragments(%s::text[])", (list(source_uris),)
-    ):
-        found[fragment.source_uri].append(fragment)
+def load_file_fragments(
+    connection: Connection, source_uris: Sequence[str]
+) -> dict[str, dict[tuple[str, str], list[FragmentEntry]]]:
+    """All that some files say now, active, parked or rejected, or counted for in segments sealed since.
+
+    By file, and then by dataset and subject: a file on its way from one to another has readings in both.
+    """
+    found: dict[str, dict[tuple[str, str], list[FragmentEntry]]] = defaultdict(lambda: defaultdict(list))
+    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(
+            "select * from disarray.load_file_fragments(%s::text[])", (list(source_uris),)
+        ).fetchall()
+    for row, entry in zip(rows, fragment_entries(connection, rows), strict=True):
+        found[row["source_uri"]][row["dataset"], row["subject_key"]].append(entry)
+    return found
+
+
+def load_withdrawn_fragments(
+    connection: Connection, source_uris: Sequence[str]
+) -> dict[str, list[WithdrawnFragment]]:
+    """What some files said before they were blacklisted, by file."""
+    if not source_uris:
+        return {}
+    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
+        rows = cursor.execute(
+            "select * from disarray.load_withdrawn_fragments(%s::text[])", (list(source_uris),)
+        ).fetchall()
+    found: dict[str, list[WithdrawnFragment]] = defaultdict(list)
+    entries = fragment_entries(connection, [row | {"state": row["withdrawn_state"]} for row in rows])
+    for row, entry in zip(rows, entries, strict=True):
+        found[row["source_uri"]].append(
+            WithdrawnFragment(row["dataset"], row["subject_key"], row["parse_version"], entry)
+        )
     return found
 
 
@@ -105,6 +143,25 @@ def find_sealed_segments(
             (dataset, subject_key, list(segments)),
         ).fetchall()
     return frozenset(segment_us for (segment_us,) in rows)
+
+
+def load_arrivals(connection: Connection, source_uris: Collection[str]) -> dict[str, int]:
+    """The numbers of some files in the order of first announcements."""
+    with translated_errors():
+        rows = connection.execute(
+            "select source_uri, arrival from disarray.load_arrivals(%s::text[])", (sorted(source_uris),)
+        ).fetchall()
+    return dict(rows)
+
+
+def with_arrivals(
+    connection: Connection, dataset: Dataset, fragments: Sequence[FragmentEntry]
+) -> list[FragmentEntry]:
+    """The fragments, each with the arrival of its file, where the rule of the dataset asks for it."""
+    if dataset.conflict.rule is not ConflictRule.ARRIVAL or not fragments:
+        return list(fragments)
+    arrivals = load_arrivals(connection, {fragment.source_uri for fragment in fragments})
+    return [replace(fragment, arrival=arrivals[fragment.source_uri]) for fragment in fragments]
 
 
 def load_kept_fragments(
@@ -141,11 +198,27 @@ def high_event_us(connection: Connection, dataset: str, subject_key: str) -> int
 def _fragments(connection: Connection, query: str, parameters: tuple[object, ...]) -> list[FragmentEntry]:
     with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
         rows = cursor.execute(query.encode(), parameters).fetchall()
-    return [fragment_entry(row) for row in rows]
+    return fragment_entries(connection, rows)
 
 
-def fragment_entry(row: Mapping[str, Any]) -> FragmentEntry:
-    """A row of the table of fragments."""
+def fragment_entries(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[FragmentEntry]:
+    """Rows of the table of fragments; those without a digest come with the checksum of their file."""
+    entries = [_fragment_entry(row) for row in rows]
+    paths = sorted({entry.path for entry in entries if entry.digest is None})
+    if not paths:
+        return entries
+    with translated_errors():
+        found = connection.execute(
+            "select path, checksum from disarray.load_lake_checksums(%s::text[])", (paths,)
+        ).fetchall()
+    checksums: dict[str, str] = dict(found)
+    return [
+        entry if entry.digest is not None else replace(entry, file_checksum=checksums.get(entry.path))
+        for entry in entries
+    ]
+
+
+def _fragment_entry(row: Mapping[str, Any]) -> FragmentEntry:
     return FragmentEntry(
         segment_us=row["segment_us"],
         source_uri=row["source_uri"],
@@ -160,4 +233,6 @@ def fragment_entry(row: Mapping[str, Any]) -> FragmentEntry:
         cut_position=row["cut_position"],
         state=FragmentState(row["state"]),
         fragment_id=FragmentId(row["fragment_id"]),
+        digest=row["digest"],
+        first_row=row["first_row"],
     )

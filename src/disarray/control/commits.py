@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from disarray.control.translation import translated_errors
@@ -52,6 +52,28 @@ class MovedFile:
     source_uri: str
     subject_key: str
     dataset: str
+    first_us: int | None = (
+        None  # its first reading that counted: numbers of the other subject are stale from there on
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeavingFile:
+    """A file that was taken in here or removed, and what it says elsewhere still has to go; None: every generation."""
+
+    source_uri: str
+    subject_key: str
+    dataset: str
+    generation: int | None
+    first_us: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """Segments that were compared with what they were, and the stretches of them in which folds are others now."""
+
+    segments: Sequence[int]
+    stretches: Sequence[Row]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,10 +88,12 @@ class DatasetCommit:
     metrics: Sequence[Row]
     rollups: Sequence[Row]
     source_uris: Sequence[str]
-    changed_from_us: int | None = None  # the earliest reading that came or went
     restate_before_us: int | None = None
+    restates: bool = False  # whether values that people may have used can change
+    profile: Profile | None = None  # None: only the ends of series can be compared
     rebuild: RebuildStep | None = None
     store: str = "lake"  # the one that was planned on
+    conflicts: Sequence[Row] = ()  # files of the segments that disagree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,9 +129,27 @@ class SubjectCommit:
     rejects: Sequence[RejectedRows] = ()
     read_again: Mapping[str, Metadata] = field(default_factory=dict)  # files of a rebuild without an item
     moved: Sequence[MovedFile] = ()
+    leaving: Sequence[LeavingFile] = ()  # of other datasets and subjects
+    left: Sequence[
+        tuple[str, str]
+    ] = ()  # dataset and uri of what was to leave this subject and is gone with the commit
     completions: Mapping[QueueId, Metadata] = field(default_factory=dict)
     figures: CommitFigures | None = None
     metadata: Metadata = field(default_factory=dict)
+    rows_follow: bool = (
+        False  # summaries and rollup parts come by `put_rows`, those of the datasets are empty
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommit:
+    """A commit as its statements take it, made before the transaction begins: the server waits for no Python."""
+
+    commit: SubjectCommit
+    changes: str
+    figures: str
+    rows: list[str] | None  # by dataset; None: they follow
+    profiles: list[str | None]  # by dataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +165,7 @@ class DatasetChange:
     segments_changed: int
     bases_shifted: int
     restatements: int
+    changed_segments: list[int] | None = None  # while rows follow: those whose rows are wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +176,23 @@ class TotalChange:
     channel: str
     old: int | float | None
     new: int | float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestatedSpan:
+    """Published values that would change; ``control.values.Restatement`` says what each number is."""
+
+    metric: str
+    channel: str
+    from_us: int
+    to_us: int
+    old_first: int | float | None
+    new_first: int | float | None
+    old_last: int | float | None
+    new_last: int | float | None
+    least: int | float | None
+    greatest: int | float | None
+    delta: int | float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -152,17 +212,14 @@ class CommitPreview:
 
     frontier_us: int | None
     bases_shifted: int
+    spans: tuple[RestatedSpan, ...]
     totals: tuple[TotalChange, ...]
     buckets: tuple[BucketSpan, ...]
 
 
-def commit_subject(
-    connection: Connection, commit: SubjectCommit, holder: Holder, *, max_shift_rows: int = MAX_SHIFT_ROWS
-) -> list[DatasetChange]:
-    """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``.
-
-    A shift over more than `max_shift_rows` bases is left to an item of its own; until then numbers are stale.
-    """
+def prepare_commit(commit: SubjectCommit) -> PreparedCommit:
+    """Write down all that a commit sends but the rows that follow it."""
+    figures = asdict(commit.figures) if commit.figures else {}
     changes = {
         "metadata": commit.metadata,
         "lake_files": [vars(file) for file in commit.lake_files],
@@ -179,24 +236,87 @@ def commit_subject(
         "rejects": [vars(rejected) for rejected in commit.rejects],
         "read_again": [{"source_uri": uri, "result": result} for uri, result in commit.read_again.items()],
         "moved": [vars(moved) for moved in commit.moved],
-        "figures": asdict(commit.figures) if commit.figures else {},
+        "leaving": [vars(leaving) for leaving in commit.leaving],
+        "left": [{"dataset": dataset, "source_uri": uri} for dataset, uri in commit.left],
+        "figures": figures,
         "completions": [
             {"queue_id": queue_id, "metadata": metadata} for queue_id, metadata in commit.completions.items()
         ],
     }
+    return PreparedCommit(
+        commit,
+        # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
+        changes=json.dumps(changes, allow_nan=False),
+        figures=json.dumps(figures, allow_nan=False),
+        rows=None
+        if commit.rows_follow
+        else [json.dumps(_rows_document(part), allow_nan=False) for part in commit.datasets],
+        profiles=[_profile_document(part) for part in commit.datasets],
+    )
+
+
+def commit_subject(
+    connection: Connection,
+    commit: SubjectCommit | PreparedCommit,
+    holder: Holder,
+    *,
+    max_shift_rows: int = MAX_SHIFT_ROWS,
+) -> list[DatasetChange]:
+    """Make a pass visible, all of it or nothing. Not idempotent: see ``is_committed``.
+
+    A shift over more than `max_shift_rows` bases is left to an item of its own; until then numbers are stale. Where
+    rows follow, it is one step of a transaction that goes on with ``put_rows`` and ends with ``finish_commit``.
+    """
+    prepared = prepare_commit(commit) if isinstance(commit, SubjectCommit) else commit
     with translated_errors():
         row = connection.execute(
-            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json, %s, %s::json[])",
+            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json, %s, %s::json[], %s::jsonb[])",
             (
-                commit.run_id,
-                commit.subject_key,
+                prepared.commit.run_id,
+                prepared.commit.subject_key,
                 holder.instance_name,
                 holder.incarnation,
-                commit.fence,
-                # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
-                json.dumps(changes, allow_nan=False),
+                prepared.commit.fence,
+                prepared.changes,
                 max_shift_rows,
-                [json.dumps(_rows_document(part), allow_nan=False) for part in commit.datasets],
+                prepared.rows,
+                prepared.profiles,
+            ),
+        ).fetchone()
+    assert row is not None
+    return [DatasetChange(**change) for change in row[0]]
+
+
+def put_rows(connection: Connection, commit: SubjectCommit, dataset: str, documents: Sequence[bytes]) -> None:
+    """Some of the rows that follow a commit; each document holds `metrics`, `rollups`, or both."""
+    with translated_errors():
+        connection.execute(
+            # Binary: as text, every quote of the documents would be escaped on the way.
+            "select disarray.put_rows(%s, %s, %s, %b::json[])",
+            (commit.run_id, commit.subject_key, dataset, [document.decode() for document in documents]),
+        )
+
+
+def finish_commit(
+    connection: Connection,
+    prepared: PreparedCommit,
+    changes: Sequence[DatasetChange],
+    *,
+    max_shift_rows: int = MAX_SHIFT_ROWS,
+) -> list[DatasetChange]:
+    """End a commit whose rows followed: what it changed, now that bases are shifted over them."""
+    is_rebuild = any(part.rebuild is not None for part in prepared.commit.datasets)
+    done = [asdict(replace(change, changed_segments=None)) for change in changes]
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.finish_commit(%s, %s, %s, %s::json, %s::jsonb)",
+            (
+                prepared.commit.run_id,
+                prepared.commit.subject_key,
+                # The old numbers of a rebuilt subject are gone with this commit: the new ones must be whole with it.
+                None if is_rebuild else max_shift_rows,
+                prepared.figures,
+                json.dumps(done),
             ),
         ).fetchone()
     assert row is not None
@@ -205,16 +325,22 @@ def commit_subject(
 
 def preview_commit(connection: Connection, subject_key: str, part: DatasetCommit) -> CommitPreview:
     """What a commit of these segments would change, found out without changing anything."""
+    document = (
+        _dataset_document(part)
+        | _rows_document(part)
+        | {"profile": None if part.profile is None else vars(part.profile)}
+    )
     with translated_errors():
         row = connection.execute(
             "select disarray.preview_commit(%s, %s::json)",
-            (subject_key, json.dumps(_dataset_document(part) | _rows_document(part), allow_nan=False)),
+            (subject_key, json.dumps(document, allow_nan=False)),
         ).fetchone()
     assert row is not None
     found: Metadata = row[0]
     return CommitPreview(
         frontier_us=found["frontier_us"],
         bases_shifted=found["bases_shifted"],
+        spans=tuple(RestatedSpan(**span) for span in found["spans"]),
         totals=tuple(TotalChange(**total) for total in found["totals"]),
         buckets=tuple(sorted(BucketSpan(**bucket) for bucket in found["buckets"])),
     )
@@ -235,8 +361,8 @@ def _dataset_document(part: DatasetCommit) -> Row:
         "store": part.store,
         "parse_version": part.parse_version,
         "scan_version": part.scan_version,
-        "changed_from_us": part.changed_from_us,
         "restate_before_us": part.restate_before_us,
+        "restates": part.restates,
         "source_uris": list(part.source_uris),
         "rebuilt_from": None
         if rebuild is None
@@ -247,11 +373,17 @@ def _dataset_document(part: DatasetCommit) -> Row:
         "added": [fragment_row(fragment) for fragment in part.changes.added],
         "dropped": [fragment.fragment_id for fragment in part.changes.dropped],
         "released": [fragment.fragment_id for fragment in part.changes.released],
+        "restored": [
+            {"fragment_id": fragment.fragment_id, "state": fragment.state.value}
+            for fragment in part.changes.restored
+        ],
+        **asdict(part.changes.decisions),
         "cut": [
             {"fragment_id": fragment.fragment_id, "cut_position": fragment.cut_position}
             for fragment in part.changes.cut
         ],
         "segments": list(part.segments),
+        "conflicts": list(part.conflicts),
     }
 
 
@@ -261,6 +393,10 @@ def _rows_document(part: DatasetCommit) -> Row:
         name: [_said(row) for row in rows]
         for name, rows in (("metrics", part.metrics), ("rollups", part.rollups))
     }
+
+
+def _profile_document(part: DatasetCommit) -> str | None:
+    return None if part.profile is None else json.dumps(vars(part.profile), allow_nan=False)
 
 
 def _said(row: Row) -> Row:
@@ -282,4 +418,7 @@ def fragment_row(fragment: FragmentEntry) -> Row:
         "last_us": fragment.last_us,
         "cut_position": fragment.cut_position,
         "state": fragment.state.value,
+        "contradicts": fragment.contradicts,
+        "digest": fragment.digest,
+        "first_row": fragment.first_row,
     }

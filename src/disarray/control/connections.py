@@ -10,7 +10,8 @@ import psycopg
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool
 
-from disarray.control.translation import translated_errors
+from disarray.control.translation import SESSION_TIMEOUT_CODES, broken_off, translated_errors
+from disarray.errors import ConfigError, DatabaseUnavailableError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,10 +78,26 @@ def session_parameters(limits: SessionLimits, application_name: str) -> dict[str
     }
 
 
+def refuse_unreadable(dsn: str) -> None:
+    """Refuse a DSN that libpq would not read, and would print in its error with the password."""
+    try:
+        parts = psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.Error:
+        parts = None
+    # A password with an @ that is not written as %40 ends up in the host, and with it in the error.
+    if parts is None or any("@" in str(parts.get(name, "")) for name in ("host", "hostaddr", "port")):
+        raise ConfigError(
+            "the DSN of the database cannot be read. Nothing was changed. It is not shown here, because it may hold a "
+            "password. Write postgresql://user:password@host:5432/database with %20 for a space and %40 for an @, or "
+            "host=… dbname=…"
+        )
+
+
 def connect(
     dsn: str, *, limits: SessionLimits = DEFAULT_LIMITS, application_name: str = "disarray"
 ) -> Connection:
     """One connection in autocommit mode: each call is a transaction, unless a caller opens a larger one."""
+    refuse_unreadable(dsn)
     with translated_errors():
         return psycopg.connect(dsn, autocommit=True, **session_parameters(limits, application_name))
 
@@ -93,6 +110,7 @@ def open_pool(
     max_size: int = 4,
 ) -> Pool:
     """A pool that checks every connection before it hands it out, so that a restarted server costs nobody a call."""
+    refuse_unreadable(dsn)
     return Pool(
         dsn,
         connection_class=Connection,
@@ -111,6 +129,25 @@ def open_pool(
 
 @contextmanager
 def transaction(connection: Connection) -> Iterator[None]:
-    """Several calls that take effect together or not at all; a lost reply to the commit is one of our errors too."""
-    with translated_errors(), connection.transaction():
-        yield
+    """Several calls that take effect together or not at all; a lost reply to the commit is one of our errors too.
+
+    A transaction that the server broke off for its time is told as that: it did not take effect, and nothing is away.
+    """
+    reasons: list[str] = []
+
+    def note(diagnostic: psycopg.errors.Diagnostic) -> None:
+        # The server says why and hangs up. Met between two statements, that is a notice, and the next statement knows
+        # only of a broken connection.
+        if diagnostic.sqlstate in SESSION_TIMEOUT_CODES:
+            reasons.append(diagnostic.message_primary or "a time limit")
+
+    connection.add_notice_handler(note)
+    try:
+        with translated_errors(), connection.transaction():
+            yield
+    except DatabaseUnavailableError as error:
+        if reasons:
+            raise broken_off(reasons[0]) from error
+        raise
+    finally:
+        connection.remove_notice_handler(note)

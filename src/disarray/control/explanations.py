@@ -34,16 +34,19 @@ def list_metric_restatements(
     channel: str,
     at_us: int,
     limit: int = 10,
+    reading_us: int | None = None,
 ) -> list[Restatement]:
     """Restatements that changed the value at an instant, newest first."""
     with translated_errors():
         rows = connection.execute(
             """
             select
-                dataset, subject_key, metric, channel, changed_from,
-                old_int, old_float, new_int, new_float, source_uris, is_redefined, restated_at
-            from disarray.list_metric_restatements(%s, %s, %s, %s, %s, %s)
+                dataset, subject_key, metric, channel, changed_from, changed_to,
+                first_old_int, first_old_float, first_new_int, first_new_float,
+                old_int, old_float, new_int, new_float, delta_int, delta_float,
+                least_int, least_float, greatest_int, greatest_float, source_uris, is_redefined, restated_at
+            from disarray.list_metric_restatements(%s, %s, %s, %s, %s, %s, %s)
             """,
-            (dataset, subject_key, metric, channel, at_us, limit),
+            (dataset, subject_key, metric, channel, at_us, limit, reading_us),
         ).fetchall()
     return [restatement_of(row) for row in rows]

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from disarray.config import redact
-from disarray.errors import DatabaseUnreachableError
+from disarray.errors import ConfigError, DatabaseUnreachableError
 
 if TYPE_CHECKING:
     import psycopg
@@ -37,6 +37,12 @@ def inspect_server(dsn: str, *, timeout_seconds: int = 5) -> ServerInspection:
     """Connect, look, and change nothing."""
     import psycopg
 
+    from disarray.control.connections import refuse_unreadable
+
+    try:
+        refuse_unreadable(dsn)
+    except ConfigError as problem:
+        raise DatabaseUnreachableError(str(problem)) from problem
     try:
         with psycopg.connect(
             dsn, autocommit=True, connect_timeout=timeout_seconds, application_name="disarray doctor"

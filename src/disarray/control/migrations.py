@@ -6,18 +6,23 @@ import hashlib
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from disarray import __version__
+from disarray.control.routines import SQL_FOLDER, dependants_named, functions_hash, replace_functions
 from disarray.control.translation import translated_errors
-from disarray.errors import MigrationChangedError, SchemaMissingError, SchemaTooNewError
+from disarray.errors import (
+    FunctionsDifferError,
+    MigrationChangedError,
+    SchemaMissingError,
+    SchemaTooNewError,
+)
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
     from disarray.control.connections import Connection
 
-SQL_FOLDER = files("disarray.control") / "sql"
 ADVISORY_LOCK = 0x6469_7361_7272_6179
 MINIMUM_SERVER = 150_000
 
@@ -47,6 +52,25 @@ class AppliedMigration:
     is_breaking: bool
 
 
+@dataclass(frozen=True)
+class Schema:
+    """The schema that a database has: its migrations, oldest first, and whose functions it runs."""
+
+    migrations: tuple[AppliedMigration, ...] = ()
+    functions_hash: str | None = None
+    program_version: str | None = None
+    may_replace: bool = False
+
+    @property
+    def has_other_functions(self) -> bool:
+        """Whether its functions are not those of this program, nor of a newer one that this one can work beside."""
+        if self.functions_hash == functions_hash():
+            return False
+        known = {migration.version for migration in known_migrations()}
+        is_newer = any(done.version not in known for done in self.migrations)
+        return not is_newer and _release_number(self.program_version) <= _release_number(__version__)
+
+
 def read_migration(file: Traversable) -> Migration:
     """A migration file: its number and name from the file name, and whether older programs can live with it."""
     text = file.read_text(encoding="utf-8")
@@ -72,10 +96,7 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
     known = migrations if migrations is not None else known_migrations()
     with translated_errors(), connection.transaction():
         _check_server(connection)
-        # The waits of a migration are its own business; the limits are for the workers.
-        connection.execute("set local statement_timeout = 0; set local lock_timeout = '60s'")
-        connection.execute("set local client_min_messages = warning")
-        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        _begin(connection)
         connection.execute(_script(SQL_FOLDER / "bootstrap.sql"))
         applied = _applied(connection)
         _refuse_conflicts(applied, known)
@@ -84,29 +105,73 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
             migration for migration in known if migration.version not in {done.version for done in applied}
         ]
         for migration in missing:
-            connection.execute(migration.text.encode())
+            with dependants_named():
+                connection.execute(migration.text.encode())
             connection.execute(
                 "insert into disarray.schema_migration (version, name, checksum, is_breaking) values (%s, %s, %s, %s)",
                 (migration.version, migration.name, migration.checksum, migration.is_breaking),
             )
-        _replace_functions(connection)
+        replace_functions(connection)
     return missing
 
 
 def check_schema(connection: Connection, migrations: tuple[Migration, ...] | None = None) -> None:
     """Refuse to work with a schema that is missing, older than this program, changed, or newer in a breaking way."""
-    known = migrations if migrations is not None else known_migrations()
-    applied = list_migrations(connection)
-    if not applied:
-        raise SchemaMissingError(
-            "the database has no disarray schema. Nothing was changed. Run: disarray db migrate"
-        )
-    _refuse_conflicts(applied, known)
-    missing = {migration.version for migration in known} - {done.version for done in applied}
-    if missing:
-        raise SchemaMissingError(
-            f"the schema of the database lacks migration {min(missing)}. Nothing was changed. Run: disarray db migrate"
-        )
+    _refuse_unusable(read_schema(connection), migrations)
+
+
+def prepare_schema(connection: Connection) -> None:
+    """Refuse as `check_schema` does; functions of another program are replaced first where the role may do so."""
+    schema = read_schema(connection)
+    try:
+        _refuse_unusable(schema)
+    except FunctionsDifferError:
+        if not schema.may_replace:
+            raise
+        with translated_errors(), connection.transaction():
+            _begin(connection)
+            connection.execute("set local role disarray_owner")
+            # Another process of this program may have done it while we waited.
+            if read_schema(connection).has_other_functions:
+                replace_functions(connection)
+
+
+def read_schema(connection: Connection) -> Schema:
+    """What there is; every role may ask."""
+    with translated_errors():
+        found = connection.execute(
+            """
+            select
+                to_regprocedure('disarray.list_migrations()') is not null,
+                to_regprocedure('disarray.function_release()') is not null,
+                coalesce(pg_catalog.pg_has_role(to_regrole('disarray_owner')::oid, 'member'), false)
+            """
+        ).fetchone()
+        assert found is not None
+        has_migrations, has_release, may_replace = found
+        if not has_migrations:
+            return Schema()
+        if not has_release:
+            return Schema(tuple(list_migrations(connection)), may_replace=may_replace)
+        rows = connection.execute(
+            """
+            select
+                applied.version,
+                applied.name,
+                applied.checksum,
+                applied.is_breaking,
+                release.functions_hash,
+                release.program_version
+            from disarray.list_migrations() as applied
+            cross join disarray.function_release() as release
+            """
+        ).fetchall()
+    return Schema(
+        tuple(AppliedMigration(*row[:4]) for row in rows),
+        functions_hash=rows[0][4],
+        program_version=rows[0][5],
+        may_replace=may_replace,
+    )
 
 
 def list_migrations(connection: Connection) -> list[AppliedMigration]:
@@ -126,6 +191,39 @@ def list_migrations(connection: Connection) -> list[AppliedMigration]:
 def schema_version(connection: Connection) -> int | None:
     """The newest migration of the database, None where there is no schema."""
     return max((done.version for done in list_migrations(connection)), default=None)
+
+
+def _begin(connection: Connection) -> None:
+    # The waits of a migration are its own business; the limits are for the workers.
+    connection.execute("set local statement_timeout = 0; set local lock_timeout = '60s'")
+    connection.execute("set local client_min_messages = warning")
+    # Nothing that somebody put into the schema public takes part in this, whatever it is called.
+    connection.execute("set local search_path = pg_catalog, pg_temp")
+    connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+
+
+def _release_number(version: str | None) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version or "")[:3])
+
+
+def _refuse_unusable(schema: Schema, migrations: tuple[Migration, ...] | None = None) -> None:
+    known = migrations if migrations is not None else known_migrations()
+    if not schema.migrations:
+        raise SchemaMissingError(
+            "the database has no disarray schema. Nothing was changed. Run: disarray db migrate"
+        )
+    _refuse_conflicts(list(schema.migrations), known)
+    missing = {migration.version for migration in known} - {done.version for done in schema.migrations}
+    if missing:
+        raise SchemaMissingError(
+            f"the schema of the database lacks migration {min(missing)}. Nothing was changed. Run: disarray db migrate"
+        )
+    if schema.has_other_functions:
+        raise FunctionsDifferError(
+            f"the database runs the functions of another disarray ({schema.program_version or 'before 0.1.0'}) than "
+            f"this one ({__version__}), and this role may not replace them. Nothing was changed. "
+            "Run with a role that owns the schema: disarray db migrate"
+        )
 
 
 def _check_server(connection: Connection) -> None:
@@ -168,24 +266,6 @@ def _refuse_downgrade(applied: list[AppliedMigration], known: tuple[Migration, .
             f"the database was migrated to {newer[-1].version} ({newer[-1].name}) by a newer program. Nothing was "
             "changed. Run 'disarray db migrate' with that one; this program can go on working beside it."
         )
-
-
-def _replace_functions(connection: Connection) -> None:
-    dropped = connection.execute(
-        """
-        select format('drop routine %s', routine.oid::regprocedure)
-        from pg_proc as routine
-        where routine.pronamespace in ('disarray'::regnamespace, 'telemetry'::regnamespace)
-        """
-    ).fetchall()
-    for (statement,) in dropped:
-        connection.execute(statement.encode())
-    # Files are created by name, not by dependency; bodies are checked when they run, and every one is run by a test.
-    connection.execute("set local check_function_bodies = off")
-    for file in sorted(
-        (SQL_FOLDER / "functions").iterdir(), key=lambda file: (file.name == "grant.sql", file.name)
-    ):
-        connection.execute(_script(file))
 
 
 def _script(file: Traversable) -> bytes:

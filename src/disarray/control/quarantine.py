@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
+from disarray.errors import InvalidRequestError, NotQuarantinedError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
     from disarray.control.connections import Connection
@@ -29,6 +31,7 @@ class Quarantined:
     last_us: int | None
     parked_at: datetime
     message: str | None
+    part: str  # readings or version: what waits of the file, and is decided about by itself
 
 
 def list_quarantine(
@@ -45,22 +48,42 @@ def list_quarantine(
         ).fetchall()
 
 
-def release_file(connection: Connection, source_uri: str, *, reason: str, by: str) -> int | None:
-    """Let what is parked of a file count; the item that does it."""
+def choose_part(waiting: Sequence[Quarantined], source_uri: str, part: str | None) -> Quarantined:
+    """What is meant of all that waits of a file."""
+    found = [each for each in waiting if part in (None, each.part)]
+    if not found:
+        raise NotQuarantinedError(
+            f"nothing of {source_uri} is in quarantine{'' if part is None else f' as {part}'}. Nothing was done. "
+            f"See: disarray files show {source_uri}"
+        )
+    if len(found) > 1:
+        raise InvalidRequestError(
+            f"readings of {source_uri} wait, and a version of it that says less: these are two decisions. Nothing was "
+            "done. Name one of them: --part readings, or --part version."
+        )
+    return found[0]
+
+
+def release_file(
+    connection: Connection, source_uri: str, *, reason: str, by: str, part: str | None = None
+) -> int | None:
+    """Let what is parked of a file count, or the named part of it; the item that does it."""
     with translated_errors():
         row = connection.execute(
-            "select disarray.release_file(%s, %s, %s)", (source_uri, reason, by)
+            "select disarray.release_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
         ).fetchone()
     assert row is not None
     queue_id: int | None = row[0]
     return queue_id
 
 
-def reject_file(connection: Connection, source_uri: str, *, reason: str, by: str) -> int:
-    """Drop what is parked of a file; how many readings went."""
+def reject_file(
+    connection: Connection, source_uri: str, *, reason: str, by: str, part: str | None = None
+) -> int:
+    """Drop what is parked of a file, or the named part of it; how many readings went."""
     with translated_errors():
         row = connection.execute(
-            "select disarray.reject_file(%s, %s, %s)", (source_uri, reason, by)
+            "select disarray.reject_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
         ).fetchone()
     assert row is not None
     return int(row[0])

@@ -26,6 +26,7 @@ from disarray.errors import (
     StaleIncarnationError,
     StalePlanError,
     SupersededDefinitionError,
+    TimeLimitError,
     UnknownFileError,
     UnknownInstanceError,
     UnknownTokenError,
@@ -52,9 +53,11 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA031": SegmentDiffersError,
 }
 
-BUSY_CODES = frozenset({"40001", "40P01", "55P03", "57014"})
+BUSY_CODES = frozenset({"40001", "40P01", "55P03"})
+STATEMENT_TIMEOUT_CODE = "57014"
 MISSING_CODES = frozenset({"3F000", "42883", "42P01"})
-# The server ends the whole session with these: the connection is gone, and with it the open transaction.
+# The server ends the whole session with these: the connection is gone, and with it the open transaction. That is no
+# outage, and no doubt either: what it was in the middle of did not take effect.
 SESSION_TIMEOUT_CODES = frozenset({"25P03", "25P04"})
 DISK_FULL_CODE = "53100"
 ACCESS_CODES = frozenset({"42501", "28000", "28P01"})
@@ -77,6 +80,12 @@ def translate(error: psycopg.Error | UnicodeEncodeError) -> ControlError:
     message = _message_of(error)
     if code in OWN_CODES:
         return OWN_CODES[code](message)
+    if code == STATEMENT_TIMEOUT_CODE:
+        return TimeLimitError(
+            f"the server broke off a statement: {message}. Nothing was changed; the call can be repeated."
+        )
+    if code in SESSION_TIMEOUT_CODES:
+        return broken_off(message)
     if code in BUSY_CODES:
         return DatabaseBusyError(f"{message}. Nothing was changed; the call can be repeated.")
     if code in MISSING_CODES:
@@ -95,6 +104,13 @@ def translate(error: psycopg.Error | UnicodeEncodeError) -> ControlError:
     return ControlError(f"{message} (SQLSTATE {code or 'none'})")
 
 
+def broken_off(reason: str) -> TimeLimitError:
+    """For a transaction that the server ended for its time."""
+    return TimeLimitError(
+        f"the server broke off a transaction: {reason}. Nothing was changed; the call can be repeated."
+    )
+
+
 def _message_of(error: psycopg.Error) -> str:
     message = error.diag.message_primary or str(error).strip() or type(error).__name__
     hint = error.diag.message_hint
@@ -106,4 +122,4 @@ def _is_connection_failure(error: psycopg.Error) -> bool:
     if code is None:
         # psycopg raises these itself when the socket is gone; a server error always has a code.
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return code.startswith(("08", "57P", "53")) or code in SESSION_TIMEOUT_CODES
+    return code.startswith(("08", "57P", "53"))

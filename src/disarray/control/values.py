@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import class_row
@@ -74,15 +75,27 @@ class StoredPart:
 
 @dataclass(frozen=True, slots=True)
 class Restatement:
-    """A total that was changed after people may have used it."""
+    """Published values that were changed after people may have used them, from one reading to another.
+
+    `old` and `new` are those at `changed_to`, `first_old` and `first_new` those at `changed_from`. `delta` is what was
+    added to every one of them, of floats up to rounding; None where it is not one number. All of them changed by
+    `least` to `greatest`, None where that is not known. `new` is None where there is no value any more. Entries of
+    before there were spans have no `changed_to`: `old` and `new` are the newest totals of then.
+    """
 
     dataset: str
     subject_key: str
     metric: str
     channel: str
     changed_from: datetime
+    changed_to: datetime | None
+    first_old: Number | None
+    first_new: Number | None
     old: Number | None
     new: Number | None
+    delta: Number | None
+    least: Number | None
+    greatest: Number | None
     source_uris: Sequence[str]
     is_redefined: bool  # because the definition of the dataset changed
     restated_at: datetime
@@ -95,12 +108,16 @@ class Restatement:
 
 
 def list_subjects(
-    connection: Connection, *, dataset: str | None = None, subject_key: str | None = None
+    connection: Connection,
+    *,
+    dataset: str | None = None,
+    subject_key: str | None = None,
+    limit: int = 10_000,
 ) -> list[SubjectSpan]:
     """Subjects that have readings, by name."""
     with translated_errors(), connection.cursor(row_factory=class_row(SubjectSpan)) as cursor:
         return cursor.execute(
-            "select * from disarray.list_subjects(%s, %s)", (dataset, subject_key)
+            "select * from disarray.list_subjects(%s, %s, %s)", (dataset, subject_key, limit)
         ).fetchall()
 
 
@@ -139,9 +156,16 @@ def load_bases(
 
 
 def load_rollup(
-    connection: Connection, dataset: str, subject_key: str, *, rollup: str, from_us: int, to_us: int
+    connection: Connection,
+    dataset: str,
+    subject_key: str,
+    *,
+    rollup: str,
+    from_us: int,
+    to_us: int,
+    limit: int | None = None,
 ) -> list[StoredPart]:
-    """Parts of the buckets that overlap a span, by channel, bucket, aggregate and segment."""
+    """Parts of the buckets that overlap a span, by channel, bucket, aggregate and segment; the first ones."""
     with translated_errors(), connection.cursor(binary=True) as cursor:
         rows = cursor.execute(
             """
@@ -149,8 +173,9 @@ def load_rollup(
                 channel, bucket_us, bucket_end_us, label, aggregate, points,
                 value_int, value_float, pivot, offset_sum, offset_square_sum
             from disarray.load_rollup(%s, %s, %s, %s, %s)
+            limit %s
             """,
-            (dataset, subject_key, rollup, from_us, to_us),
+            (dataset, subject_key, rollup, from_us, to_us, limit),
         ).fetchall()
     return [StoredPart(*_paired(row, (6,))) for row in rows]
 
@@ -163,8 +188,10 @@ def list_restatements(
         rows = connection.execute(
             """
             select
-                dataset, subject_key, metric, channel, changed_from,
-                old_int, old_float, new_int, new_float, source_uris, is_redefined, restated_at
+                dataset, subject_key, metric, channel, changed_from, changed_to,
+                first_old_int, first_old_float, first_new_int, first_new_float,
+                old_int, old_float, new_int, new_float, delta_int, delta_float,
+                least_int, least_float, greatest_int, greatest_float, source_uris, is_redefined, restated_at
             from disarray.list_restatements(%s, %s)
             """,
             (subject_key, limit),
@@ -174,7 +201,8 @@ def list_restatements(
 
 def restatement_of(row: Sequence[Any]) -> Restatement:
     """A restatement from its columns, integers and floats apart."""
-    return Restatement(*_paired(row, (5, 7)))
+    exact = [int(value) if isinstance(value, Decimal) else value for value in row]
+    return Restatement(*_paired(exact, (6, 8, 10, 12, 14, 16, 18)))
 
 
 def _paired(row: Sequence[Any], pairs: Sequence[int]) -> Iterator[Any]:

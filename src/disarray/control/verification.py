@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.rows import dict_row
 
-from disarray.control.catalog import fragment_entry
+from disarray.control.catalog import fragment_entries
 from disarray.control.definitions import load_subject_versions
 from disarray.control.translation import translated_errors
 from disarray.model.fingerprints import Fingerprint
@@ -33,6 +33,7 @@ class StoredFile:
     is_blacklisted: bool
     is_about_to_change: bool
     fingerprint: Fingerprint
+    arrival: int  # its number in the order of first announcements
     future_positions: frozenset[int]  # of lines that were rejected because they lay in the future then
 
 
@@ -75,8 +76,9 @@ def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
     with translated_errors(), connection.transaction():
         connection.execute("set transaction isolation level repeatable read, read only")
         fragments: dict[str, list[FragmentEntry]] = defaultdict(list)
-        for row in _rows(connection, "select * from disarray.load_subject_fragments(%s)", subject_key):
-            fragments[row["dataset"]].append(fragment_entry(row))
+        rows = _rows(connection, "select * from disarray.load_subject_fragments(%s)", subject_key)
+        for row, entry in zip(rows, fragment_entries(connection, rows), strict=True):
+            fragments[row["dataset"]].append(entry)
         segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
         return StoredSubject(
             subject_key=subject_key,
@@ -109,6 +111,7 @@ def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:
             is_blacklisted=row["is_blacklisted"],
             is_about_to_change=row["is_about_to_change"],
             fingerprint=Fingerprint.from_bytes(row["fingerprint"]),
+            arrival=row["arrival"],
             future_positions=frozenset(rejected.get(row["source_uri"], ())),
         )
         for row in _rows(connection, "select * from disarray.load_subject_files(%s)", subject_key)

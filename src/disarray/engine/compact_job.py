@@ -6,12 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from disarray.errors import DisarrayError, FragmentMismatchError
 from disarray.kernels.compaction import identity_of, join_fragments
 from disarray.kernels.digests import digest_readings
-from disarray.kernels.fragments import FragmentFile, FragmentReader, FragmentWriter
+from disarray.kernels.fragment_reader import FragmentReader
+from disarray.kernels.fragments import FragmentFile, FragmentWriter
 from disarray.kernels.merging import merge_fragments
 from disarray.model.format import EVENT_US, POSITION
 from disarray.model.plan import FragmentState, scan_unit
@@ -19,7 +21,7 @@ from disarray.model.scan_spec import ScanSpec, scan_spec_of
 from disarray.store.fragments import fragment_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from uuid import UUID
 
     from disarray.engine.runner import Runner
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from disarray.kernels.segment_rows import FragmentInput
     from disarray.model.compaction import MergeGroup
     from disarray.model.dataset import Dataset
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.plan import Extent, FragmentEntry
     from disarray.model.read_spec import ReadSpec
     from disarray.store.lake import Lake
 
@@ -38,16 +40,21 @@ FILE_ROW_GROUPS = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentMerge:
-    """One segment to compact: all that is active in it, and what of that becomes one."""
+    """One segment to compact: all that is active in it, and what of that becomes a row group, group after group."""
 
     segment_us: int
     fragments: tuple[FragmentEntry, ...]
-    groups: tuple[MergeGroup, ...]
+    packs: tuple[tuple[MergeGroup, ...], ...]
 
     @property
     def readings(self) -> int:
         """About how many readings have to be rewritten."""
-        return sum(fragment.readings for group in self.groups for fragment in group.sources)
+        return sum(group.readings for pack in self.packs for group in pack)
+
+    @property
+    def gone(self) -> tuple[FragmentEntry, ...]:
+        """The fragments that others take the place of."""
+        return tuple(fragment for pack in self.packs for group in pack for fragment in group.fragments)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +73,6 @@ class CompactTask:
 
     spec: ReadSpec
     scan: ScanSpec
-    priority: int
     root: str
     path: str
     segments: tuple[SegmentMerge, ...]
@@ -105,7 +111,6 @@ def compact_subjects(
             CompactTask(
                 spec=merge.dataset.read_spec(),
                 scan=scan,
-                priority=merge.dataset.priority,
                 root=str(lake.root),
                 path=lake.new_file(merge.dataset.name, merge.run_id, number),
                 segments=segments,
@@ -124,9 +129,7 @@ def compact_task(task: CompactTask) -> CompactedFile:
     try:
         for segment in task.segments:
             try:
-                before = identity_of(_merged(task, segment.segment_us, segment.fragments))
-                added = tuple(entry for group in segment.groups for entry in _write(task, writer, group))
-                written.append((segment, added, before))
+                written.append((segment, *_write_segment(task, writer, segment)))
             except (OSError, pa.ArrowInvalid, DisarrayError) as error:
                 failures[segment.segment_us] = f"{type(error).__name__}: {error}"
         file = writer.close()
@@ -134,7 +137,9 @@ def compact_task(task: CompactTask) -> CompactedFile:
         writer.discard()
         raise
     try:
-        proven = tuple(_proven(task, segment, added, before) for segment, added, before in written)
+        proven = tuple(
+            _proven(task, segment, _with_digests(writer, added), before) for segment, added, before in written
+        )
     except BaseException:
         Path(task.path).unlink(missing_ok=True)
         raise
@@ -148,7 +153,7 @@ def _files(segments: Sequence[SegmentMerge]) -> Iterator[tuple[SegmentMerge, ...
         held.append(segment)
         if (
             sum(each.readings for each in held) >= FILE_READINGS
-            or sum(len(each.groups) for each in held) >= FILE_ROW_GROUPS
+            or sum(len(each.packs) for each in held) >= FILE_ROW_GROUPS
         ):
             yield tuple(held)
             held = []
@@ -156,32 +161,80 @@ def _files(segments: Sequence[SegmentMerge]) -> Iterator[tuple[SegmentMerge, ...
         yield tuple(held)
 
 
-def _write(task: CompactTask, writer: FragmentWriter, group: MergeGroup) -> Iterator[FragmentEntry]:
-    sources = group.sources
-    table = join_fragments(_inputs(task, sources), task.spec.order_by)
-    position = table.column(POSITION).to_numpy()
-    event_us = table.column(EVENT_US).to_numpy()
-    merged = replace(
-        sources[0],
-        path=str(Path(task.path).relative_to(task.root)),
-        row_group=writer.write(table),
-        readings=table.num_rows,
-        first_position=int(position.min()),
-        last_position=int(position.max()),
-        first_us=int(event_us[0]),
-        last_us=int(event_us[-1]),
-        cut_position=None,
-        state=FragmentState.ACTIVE,
-        fragment_id=None,
+def _write_segment(
+    task: CompactTask, writer: FragmentWriter, segment: SegmentMerge
+) -> tuple[tuple[FragmentEntry, ...], str]:
+    """Write what is merged of a segment; the entries of it, and what the segment was recognized by before.
+
+    Every row group is read once, whoever needs it: one by one, the footer of a file is read for each of its thousand.
+    """
+    distinct = tuple({fragment.extent: fragment for fragment in segment.fragments}.values())
+    inputs = {
+        fragment.extent: given for fragment, given in zip(distinct, _inputs(task, distinct), strict=True)
+    }
+    unit = scan_unit(segment.segment_us, 0, segment.fragments)
+    before = identity_of(
+        merge_fragments([_as_entered(inputs[entry.extent], entry) for entry in unit.fragments], task.scan)
     )
-    for source_uri, generation in group.files:
-        yield replace(merged, source_uri=source_uri, generation=generation)
+    added = tuple(entry for pack in segment.packs for entry in _write_pack(task, writer, pack, inputs))
+    return added, before
+
+
+def _write_pack(
+    task: CompactTask,
+    writer: FragmentWriter,
+    pack: Sequence[MergeGroup],
+    inputs: Mapping[Extent, FragmentInput],
+) -> Iterator[FragmentEntry]:
+    tables = [
+        join_fragments(
+            [_as_entered(inputs[entry.extent], entry) for entry in group.sources], task.spec.order_by
+        )
+        for group in pack
+    ]
+    row_group = writer.write(pa.concat_tables(tables))
+    first_row = 0
+    for group, table in zip(pack, tables, strict=True):
+        position = table.column(POSITION).to_numpy()
+        event_us = table.column(EVENT_US).to_numpy()
+        merged = replace(
+            group.sources[0],
+            path=str(Path(task.path).relative_to(task.root)),
+            row_group=row_group,
+            first_row=first_row if len(pack) > 1 else None,
+            readings=table.num_rows,
+            first_position=int(position.min()),
+            last_position=int(position.max()),
+            first_us=int(event_us[0]),
+            last_us=int(event_us[-1]),
+            cut_position=None,
+            state=FragmentState.ACTIVE,
+            fragment_id=None,
+            digest=None,
+            file_checksum=None,
+        )
+        first_row += table.num_rows
+        arrivals = {fragment.source_uri: fragment.arrival for fragment in group.fragments}
+        for source_uri, generation in group.files:
+            yield replace(merged, source_uri=source_uri, generation=generation, arrival=arrivals[source_uri])
+
+
+def _as_entered(given: FragmentInput, entry: FragmentEntry) -> FragmentInput:
+    """The readings of a row group as one of the files counts them that name it."""
+    rows = entry.readings
+    if entry.cut_position is not None and given.readings.num_rows == rows:
+        rows = int(np.count_nonzero(given.readings.column(POSITION).to_numpy() < entry.cut_position))
+    return replace(given, uri=entry.order_key, priority=entry.arrival, cut=entry.cut_position, rows=rows)
+
+
+def _with_digests(writer: FragmentWriter, entries: Sequence[FragmentEntry]) -> tuple[FragmentEntry, ...]:
+    return tuple(replace(entry, digest=writer.digest_of(entry.row_group)) for entry in entries)
 
 
 def _proven(
     task: CompactTask, segment: SegmentMerge, added: tuple[FragmentEntry, ...], before: str
 ) -> CompactedSegment:
-    gone = {fragment.fragment_id for group in segment.groups for fragment in group.fragments}
+    gone = {fragment.fragment_id for fragment in segment.gone}
     stays = tuple(fragment for fragment in segment.fragments if fragment.fragment_id not in gone)
     merged = _merged(task, segment.segment_us, (*stays, *added))
     if identity_of(merged) != before:
@@ -192,7 +245,7 @@ def _proven(
     return CompactedSegment(
         segment_us=segment.segment_us,
         added=added,
-        dropped=tuple(fragment for group in segment.groups for fragment in group.fragments),
+        dropped=segment.gone,
         digest=digest_readings(merged.readings),
     )
 
@@ -205,4 +258,9 @@ def _merged(task: CompactTask, segment_us: int, fragments: Sequence[FragmentEntr
 def _inputs(task: CompactTask, fragments: Sequence[FragmentEntry]) -> list[FragmentInput]:
     root = Path(task.root)
     with FragmentReader() as reader:
-        return fragment_inputs(reader, fragments, lambda path: str(root / path), priority=task.priority)
+        return fragment_inputs(
+            reader,
+            fragments,
+            lambda path: str(root / path),
+            subject_key=task.scan.subject,
+        )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from disarray.errors import DisarrayError, FragmentWriteError
 from disarray.failpoints import failpoint
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from disarray.kernels.outcome import ReadRequest
     from disarray.kernels.stretches import Stretch
     from disarray.store.lake import Lake
+
+    Read = TypeVar("Read", ReadOutcome, Stretch)
 
 # A task reads about so much, and a file is shared out among tasks when it is larger: small enough that the last
 # task does not keep the other cores waiting, large enough that starting a task does not count.
@@ -128,13 +130,22 @@ def read_task(task: ReadTask) -> ReadTaskResult:
             failpoint("read.mid", about=unit.request.path)
         file = writer.close()
         failpoint("read.written", about=task.path)
-        return ReadTaskResult(outcomes, stretches, file)
+        return ReadTaskResult(
+            {number: _with_digests(outcome, writer) for number, outcome in outcomes.items()},
+            {place: stretch and _with_digests(stretch, writer) for place, stretch in stretches.items()},
+            file,
+        )
     except FragmentWriteError as error:
         writer.discard()
         return _nothing_written(task, outcomes, error)
     except BaseException:
         writer.discard()
         raise
+
+
+def _with_digests(read: Read, writer: FragmentWriter) -> Read:
+    """What was read, now that the file is finished that its fragments lie in."""
+    return replace(read, fragments=writer.with_digests(read.fragments)) if read.fragments else read
 
 
 def _nothing_written(

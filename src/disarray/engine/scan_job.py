@@ -1,36 +1,52 @@
-"""Job 2: scan the touched segments again, and bring back what a commit needs to know of them."""
+"""Job 2: scan the touched segments again, and bring back what a commit needs to know of them.
+
+A task prepares the rows of its segments. A few come back with the descriptors; where there are many, they lie in the
+staging folder, and the commit streams them from there.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+from collections import Counter, defaultdict
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from disarray.errors import DisarrayError, FragmentMismatchError, FragmentReadError
 from disarray.failpoints import failpoint
-from disarray.kernels.fragments import FragmentReader
-from disarray.kernels.scanning import scan_segment
+from disarray.kernels.fragment_reader import FragmentReader
+from disarray.kernels.restated import compare_segments
+from disarray.kernels.scanning import fold_segment, scan_segment
+from disarray.kernels.table_rows import uri_of
 from disarray.model.packing import pack_by_weight, task_count
 from disarray.model.scan_spec import ScanSpec, scan_spec_of
-from disarray.model.segments import Segment
+from disarray.model.segments import Segment, datetime_of
 from disarray.store.fragments import fragment_inputs
-from disarray.store.staging import RowsWanted, StagedRows, StagingFile
+from disarray.store.staging import RowsWanted, StagedParts, StagedRows, StagingFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    import pyarrow as pa
-
     from disarray.engine.runner import Runner
     from disarray.kernels.scanning import ScanResult
+    from disarray.kernels.segment_rows import FragmentInput
     from disarray.model.dataset import Dataset
     from disarray.model.plan import ScanUnit
     from disarray.store.lake import Lake
 
+log = logging.getLogger(__name__)
+
 Row = dict[str, Any]
+SegmentOfSubject = tuple[str, str, int]  # dataset, subject, start of the segment
 
 # A task scans about so many readings: some seconds, and some hundred megabytes.
 TASK_READINGS = 5_000_000
+# A task brings back so many rows at most, some megabytes in the driver; all that is more is staged.
+INLINE_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +57,23 @@ class SegmentScan:
     subject_key: str
     unit: ScanUnit
     rows: RowsWanted | None = None
+    former: Dataset | None = None  # the definition that its numbers were made under; None: `dataset`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """What the catalog keeps of a segment: rows keyed like the tables they go to."""
+    """What the catalog keeps of a segment: rows keyed like the tables they go to.
+
+    With `parts`, summaries and rollup parts are staged, and `metrics` and `rollups` are empty.
+    """
 
     segment: Row
     metrics: Sequence[Row]
     rollups: Sequence[Row]
     conflicts: Sequence[Row]
     rows: StagedRows | None = None
+    parts: StagedParts | None = None
+    stretches: Sequence[Row] | None = None  # where folds are others than before; None: not known, not asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +85,43 @@ class ScanRequest:
     segment: Segment
     unit: ScanUnit
     paths: Mapping[str, str]  # as the catalog keeps them → absolute
-    priority: int
     rows: RowsWanted | None
+    former: ScanSpec
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """Segments for one task; the rows that are wanted of them go into one file."""
+    """Segments for one task; the rows that it stages go into one file."""
 
     requests: tuple[ScanRequest, ...]
     staging: str | None
 
 
-def scan_segments(
-    runner: Runner, scans: Sequence[SegmentScan], *, lake: Lake, staging: Path | None = None
-) -> dict[tuple[str, str, int], ScannedSegment]:
-    """Scan many segments, packed into tasks by readings; results by dataset, subject and start of segment.
+@dataclass(frozen=True, slots=True)
+class ScanJobResult:
+    """Results by dataset, subject and start of segment; `failures` say why the lake does not give a segment."""
 
-    Rows that are wanted are staged in files of a folder, which whoever asked for them removes.
+    scanned: dict[SegmentOfSubject, ScannedSegment]
+    failures: dict[SegmentOfSubject, str]
+
+
+def scan_segments(
+    runner: Runner, scans: Sequence[SegmentScan], *, lake: Lake
+) -> dict[SegmentOfSubject, ScannedSegment]:
+    """Scan many segments, all of them or none: a segment that the lake does not give is an error."""
+    result = scan_readable_segments(runner, scans, lake=lake)
+    for message in result.failures.values():
+        raise FragmentReadError(message)
+    return result.scanned
+
+
+def scan_readable_segments(
+    runner: Runner, scans: Sequence[SegmentScan], *, lake: Lake, staging: Path | None = None
+) -> ScanJobResult:
+    """Scan many segments, packed into tasks by readings. One that is damaged or missing never fails the others.
+
+    Rows that are wanted, and summaries and rollup parts beyond a few, are staged in files of a folder, which whoever
+    asked for them removes. Without a folder all come back.
     """
     specs = {
         (scan.dataset.name, scan.subject_key): scan_spec_of(scan.dataset, scan.subject_key) for scan in scans
@@ -91,9 +132,17 @@ def scan_segments(
             spec=specs[scan.dataset.name, scan.subject_key],
             segment=Segment(scan.unit.segment_us, scan.unit.segment_us + scan.dataset.segment_us),
             unit=scan.unit,
-            paths={fragment.path: lake.absolute(fragment.path) for fragment in scan.unit.fragments},
-            priority=scan.dataset.priority,
+            paths={
+                fragment.path: lake.absolute(fragment.path)
+                for fragment in (
+                    *scan.unit.fragments,
+                    *(() if scan.unit.former is None else scan.unit.former.fragments),
+                )
+            },
             rows=scan.rows,
+            former=scan_spec_of(scan.former, scan.subject_key)
+            if scan.former is not None
+            else specs[scan.dataset.name, scan.subject_key],
         )
         for scan in scans
     ]
@@ -103,26 +152,46 @@ def scan_segments(
     for number, indices in enumerate(pack_by_weight(weights, tasks=count)):
         own = tuple(requests[index] for index in indices)
         tasks.append(ScanTask(own, None if staging is None else str(staging / f"{number:05d}.rows")))
-    return {key: result for results in runner.run(scan_task, tasks) for key, result in results.items()}
+    results = runner.run(scan_task, tasks)
+    return ScanJobResult(
+        {key: scanned for result in results for key, scanned in result.scanned.items()},
+        {key: failure for result in results for key, failure in result.failures.items()},
+    )
 
 
-def scan_task(task: ScanTask) -> dict[tuple[str, str, int], ScannedSegment]:
+def scan_task(task: ScanTask) -> ScanJobResult:
     """The kernel of job 2."""
+    result = ScanJobResult({}, {})
     with ExitStack() as stack:
         reader = stack.enter_context(FragmentReader())
         staging = stack.enter_context(StagingFile(task.staging)) if task.staging is not None else None
-        return {
-            (request.dataset, request.spec.subject, request.segment.start_us): _scan(request, reader, staging)
-            for request in task.requests
-        }
+        inline = 0
+        for request in task.requests:
+            key = request.dataset, request.spec.subject, request.segment.start_us
+            try:
+                scanned = _scan(request, reader, staging, inline_rows=INLINE_ROWS - inline)
+            except (FragmentReadError, FragmentMismatchError) as error:
+                result.failures[key] = str(error)
+                continue
+            inline += len(scanned.metrics) + len(scanned.rollups)
+            result.scanned[key] = scanned
+    return result
 
 
-def _scan(request: ScanRequest, reader: FragmentReader, staging: StagingFile | None) -> ScannedSegment:
+def _scan(
+    request: ScanRequest, reader: FragmentReader, staging: StagingFile | None, *, inline_rows: int
+) -> ScannedSegment:
     unit = request.unit
     failpoint("scan.segment", about=request.spec.subject)
+    inputs = fragment_inputs(
+        reader,
+        unit.fragments,
+        request.paths.__getitem__,
+        subject_key=request.spec.subject,
+    )
     result = scan_segment(
         request.segment,
-        fragment_inputs(reader, unit.fragments, request.paths.__getitem__, priority=request.priority),
+        inputs,
         request.spec,
         keep_readings=request.rows is not None,
     )
@@ -131,14 +200,89 @@ def _scan(request: ScanRequest, reader: FragmentReader, staging: StagingFile | N
         rows = staging.put(
             result.kept, request.rows, subject=request.spec.subject, segment_us=request.segment.start_us
         )
+    segment = _segment_row(request, result) | {"table_digest": None if rows is None else rows.digest}
+    conflicts = conflict_rows(result)
+    stretches = _stretches(request, reader, inputs, result)
+    metrics, rollups = _named(result.summaries), _named(result.rollup_parts)
+    if staging is not None and metrics.num_rows + rollups.num_rows > inline_rows:
+        parts = staging.put_parts({"metrics": metrics, "rollups": rollups})
+        return ScannedSegment(
+            segment=segment,
+            metrics=(),
+            rollups=(),
+            conflicts=conflicts,
+            rows=rows,
+            parts=parts,
+            stretches=stretches,
+        )
     keys = {"dataset": request.dataset, "subject_key": request.spec.subject}
     return ScannedSegment(
-        segment=_segment_row(request, result) | {"table_digest": None if rows is None else rows.digest},
-        metrics=[keys | row for row in _rows(result.summaries)],
-        rollups=[keys | row for row in _rows(result.rollup_parts)],
-        conflicts=result.conflict_list.to_pylist(),
+        segment=segment,
+        metrics=[keys | row for row in metrics.to_pylist()],
+        rollups=[keys | row for row in rollups.to_pylist()],
+        conflicts=conflicts,
         rows=rows,
+        stretches=stretches,
     )
+
+
+def _stretches(
+    request: ScanRequest, reader: FragmentReader, inputs: Sequence[FragmentInput], result: ScanResult
+) -> list[Row] | None:
+    """Where the folds differ from those of the segment as it is before the commit; None where that is not known."""
+    former = request.unit.former
+    if former is None:
+        return None
+    if request.former == request.spec and former.digest == result.digest:
+        return []
+    try:
+        before = fold_segment(
+            request.segment,
+            fragment_inputs(
+                reader,
+                former.fragments,
+                request.paths.__getitem__,
+                subject_key=request.spec.subject,
+                known={
+                    fragment.extent: each.readings
+                    for fragment, each in zip(request.unit.fragments, inputs, strict=True)
+                },
+            ),
+            request.former,
+        )
+    except (DisarrayError, OSError, pa.ArrowException) as error:
+        # What goes may be what is damaged, and reading its file again is how that is mended.
+        log.warning(
+            "what %s said from %s on can no longer be read (%s): by how much values change there is not told",
+            request.spec.subject,
+            datetime_of(request.segment.start_us),
+            error,
+        )
+        return None
+    return [
+        {"segment_us": request.segment.start_us, **row} for row in compare_segments(before, result.folded)
+    ]
+
+
+def conflict_rows(result: ScanResult) -> list[Row]:
+    """Which files disagree in a segment and how often, each pair with the earliest examples of the segment."""
+    examples: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in result.conflict_list.to_pylist():
+        pair = uri_of(row.pop("winner_uri")), uri_of(row.pop("loser_uri"))
+        examples[pair].append(row | {"differences": json.loads(row["differences"])})
+    counts: Counter[tuple[str, str]] = Counter()
+    for winner, loser, conflicts in result.conflict_pairs:
+        counts[uri_of(winner), uri_of(loser)] += conflicts
+    return [
+        {
+            "segment_us": result.segment.start_us,
+            "winner_uri": winner,
+            "loser_uri": loser,
+            "conflicts": conflicts,
+            "examples": examples[winner, loser],
+        }
+        for (winner, loser), conflicts in sorted(counts.items())
+    ]
 
 
 def _segment_row(request: ScanRequest, result: ScanResult) -> Row:
@@ -164,10 +308,8 @@ _COLUMN_NAMES = {
 }
 
 
-def _rows(table: pa.Table) -> list[Row]:
-    renamed = [_COLUMN_NAMES.get(name, _typed_last(name)) for name in table.column_names]
-    rows: list[Row] = table.rename_columns(renamed).to_pylist()
-    return rows
+def _named(table: pa.Table) -> pa.Table:
+    return table.rename_columns([_COLUMN_NAMES.get(name, _typed_last(name)) for name in table.column_names])
 
 
 def _typed_last(name: str) -> str:

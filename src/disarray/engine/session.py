@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
+
+from disarray.engine.authentication import makes_its_own_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 DEFAULTS: Mapping[str, str] = {
     "spark.master": "local[*]",
@@ -42,6 +47,8 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
+# Spark's ports on this machine are open to whoever has a login here. The secret is made by the JVM and stays in it.
+AUTHENTICATION: Mapping[str, str] = {"spark.authenticate": "true"}
 
 # Of 19: on two cores a reader beside a repair gets nine tenths of the core that it needs.
 NICENESS = 10
@@ -53,22 +60,30 @@ def start_session(settings: Mapping[str, str] | None = None, *, log_file: Path |
     With a log file, what Spark and its workers have to say goes there instead of the terminal.
     """
     own = settings or {}
-    is_local = own.get("spark.master", DEFAULTS["spark.master"]).startswith("local")
+    master = own.get("spark.master", DEFAULTS["spark.master"])
+    is_local = master.startswith("local")
     # The workers must be this interpreter, with these packages, whatever `python3` means on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if is_local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.appName("disarray")
     chosen = {
         **DEFAULTS,
         **(LOCAL_DEFAULTS if is_local else {}),
+        **(AUTHENTICATION if makes_its_own_secret(master) else {}),
         "spark.pyspark.python": sys.executable,
         **own,
     }
-    for key, value in chosen.items():
-        builder = builder.config(key, value)
+    builder = SparkSession.builder.appName("disarray")
+    if SparkContext._gateway is not None:  # the JVM of an earlier session runs already
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        chosen = {}
     # In a thread of its own: it yields to others for good, and Spark leaves Ctrl-C alone outside the main thread.
-    with _stderr_into(log_file), ThreadPoolExecutor(1, initializer=_yield_to_readers) as starter:
+    with (
+        _stderr_into(log_file),
+        _submitted(chosen),
+        ThreadPoolExecutor(1, initializer=_yield_to_readers) as starter,
+    ):
         session = starter.submit(builder.getOrCreate).result()
     session.sparkContext.setLogLevel("ERROR")
     return session
@@ -81,6 +96,44 @@ def _yield_to_readers() -> None:
         thread = threading.get_native_id()
         already = os.getpriority(os.PRIO_PROCESS, thread)
         os.setpriority(os.PRIO_PROCESS, thread, max(already, NICENESS))
+
+
+@contextmanager
+def _submitted(settings: Mapping[str, str]) -> Iterator[None]:
+    """Give the JVM its settings in a file that only we can read: its command line is there for everybody to see."""
+    if not settings:
+        yield
+        return
+    former = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    with tempfile.TemporaryDirectory(prefix="disarray-spark-") as folder:
+        file = Path(folder, "spark.properties")
+        file.touch(mode=0o600)
+        file.write_text(properties_text(settings), encoding="ascii")
+        given = former or "pyspark-shell"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = (
+            f"--load-spark-defaults --properties-file {shlex.quote(str(file))} {given}"
+        )
+        try:
+            yield
+        finally:
+            if former is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = former
+
+
+def properties_text(settings: Mapping[str, str]) -> str:
+    """Settings as `java.util.Properties` reads them: whatever could mean something there is written as a code."""
+    return "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items())
+
+
+def _escaped(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [int.from_bytes(units[index : index + 2], "big") for index in range(0, len(units), 2)]
+    return "".join(
+        chr(code) if (code < 128 and chr(code).isalnum()) or chr(code) in "._-/" else f"\\u{code:04x}"
+        for code in codes
+    )
 
 
 @contextmanager

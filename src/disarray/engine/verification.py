@@ -32,6 +32,7 @@ from disarray.engine.verification_history import history_differences
 from disarray.engine.verification_metrics import summarize, whole_history, with_bases
 from disarray.engine.verification_readings import (
     SEGMENT,
+    arrivals_of,
     load_readings,
     misplaced_readings,
     segment_digests,
@@ -43,10 +44,11 @@ from disarray.engine.verification_rollups import rollup_parts
 from disarray.engine.verification_scratch import SUBJECT, URI
 from disarray.engine.verification_sources import Unproven, accepted_files, dataset_of, gather_sources
 from disarray.engine.verification_tables import table_differences
+from disarray.store.belonging import belonging_files
 from disarray.store.definitions import KnownDefinitions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -110,8 +112,9 @@ def verify(
     lake: Lake,
     subject_key: str | None = None,
     dataset: str | None = None,
+    on_step: Callable[[str], None] = lambda _: None,
 ) -> VerificationReport:
-    """Recompute what is stored, or one subject or dataset of it, and compare."""
+    """Recompute what is stored, or one subject or dataset of it, and compare; `on_step` hears what is done next."""
     report = VerificationReport()
     known = KnownDefinitions(connection, datasets)
     subjects = verification.list_verified_subjects(connection, subject_key)
@@ -133,13 +136,54 @@ def verify(
                 defined = known.of(name, version)
                 ready = [each for each in group if _is_comparable(each, defined, report)]
                 if ready:
+                    span = f"subjects {start + 1:,} to {start + len(page):,} of {len(subjects):,}"
+                    on_step(f"{name}: reading the files again, {span}")
                     with lake.scratch_folder() as folder:
-                        _Recompute(session, defined, ready, lake=lake, folder=folder, report=report).run(
-                            now_us
+                        recompute = _Recompute(
+                            session, defined, ready, lake=lake, folder=folder, report=report, on_step=on_step
                         )
+                        recompute.run(now_us)
                     rows = [row for each in ready for row in each.segments.get(name, ())]
                     report.differences += table_differences(connection, defined, rows)
+    _note_misplaced(connection, datasets, report, subject_key=subject_key, dataset=dataset)
     return report
+
+
+def _note_misplaced(
+    connection: Connection,
+    datasets: Mapping[str, Dataset],
+    report: VerificationReport,
+    *,
+    subject_key: str | None,
+    dataset: str | None,
+) -> None:
+    """Files that count for another dataset or subject than they are about, and those that no dataset takes."""
+    for each in belonging_files(connection, datasets.values()):
+        file = each.file
+        if subject_key not in (None, file.subject_key, each.subject_key):
+            continue
+        if dataset not in (None, file.dataset, each.dataset):
+            continue
+        name = file.dataset or each.dataset or ""
+        if each.dataset is None and file.homes:
+            reason = f"{each.problem}; what it said before still counts"
+            report.unproven.append(Unproven(file.subject_key, file.source_uri, 0, reason))
+        elif each.is_elsewhere and each.is_on_its_way:
+            reason = f"{file.source_uri} is about to move to {each.belongs_to}; run again after it"
+            report.not_compared.append(NotCompared(name, file.subject_key, reason))
+        elif each.is_elsewhere:
+            report.differences.append(
+                Difference(
+                    dataset=name,
+                    subject_key=file.subject_key,
+                    what="file counts for",
+                    name=file.source_uri,
+                    channel="",
+                    segment_us=None,
+                    stored=each.counts_for,
+                    recomputed=each.belongs_to,
+                )
+            )
 
 
 def _datasets_of(subject: StoredSubject, datasets: Mapping[str, Dataset]) -> set[str]:
@@ -180,7 +224,9 @@ class _Recompute:
         lake: Lake,
         folder: Path,
         report: VerificationReport,
+        on_step: Callable[[str], None],
     ) -> None:
+        self.on_step = on_step
         self.session = session
         self.dataset = dataset
         self.subjects = subjects
@@ -207,6 +253,7 @@ class _Recompute:
             now_us=now_us,
         )
         self.report.files += sources.files
+        self._step(f"comparing readings, files read: {sources.files:,}")
         self.report.unproven += sources.unproven
         self.report.not_compared += [
             NotCompared(
@@ -218,18 +265,23 @@ class _Recompute:
         self._compare_readings(read, sources)
         readings = with_attributes(
             self.session,
-            winners(read, self.dataset),
+            winners(read, self.dataset, arrivals_of(self.session, self.dataset, self.subjects)),
             self.dataset,
             [subject.subject_key for subject in self.subjects],
         ).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             self._compare_segments(readings)
             if self.dataset.metrics:
+                self._step("comparing metrics")
                 self._compare_metrics(readings)
             if self.dataset.rollups:
+                self._step("comparing rollups")
                 self._compare_rollups(readings, sources)
         finally:
             readings.unpersist()
+
+    def _step(self, what: str) -> None:
+        self.on_step(f"{self.dataset.name}: {what}")
 
     def _compare_readings(self, read: DataFrame, sources: Sources) -> None:
         for (subject, uri, segment_us), reason in sources.unreadable.items():

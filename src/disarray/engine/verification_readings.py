@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 from disarray.engine.verification_scratch import CONTENT, GENERATION, SUBJECT, URI, scratch_schema
 from disarray.kernels.digests import digest_readings
 from disarray.kernels.readings import readings_schema
+from disarray.model.conflict_rule import ConflictRule
 from disarray.model.format import CHANNEL, EVENT_US, POSITION, ColumnType
 from disarray.model.read_spec import KeyKind
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
+    from disarray.control.verification import StoredSubject
     from disarray.engine.verification_sources import Sources
     from disarray.model.dataset import Dataset
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 ARROW_FUNCTION: Any = arrow_udf
 
 SEGMENT = "_segment_us"
+ARRIVAL = "_arrival"
 PLACE = "_place"  # in the canonical order of the segment
 
 SPARK_TYPES: dict[ColumnType, DataType] = {
@@ -78,10 +81,27 @@ def load_readings(session: SparkSession, dataset: Dataset, files: Sequence[str])
     return readings.withColumn(SEGMENT, start)
 
 
-def winners(readings: DataFrame, dataset: Dataset) -> DataFrame:
+def arrivals_of(
+    session: SparkSession, dataset: Dataset, subjects: Sequence[StoredSubject]
+) -> DataFrame | None:
+    """The number of each file in the order of first announcements, where the rule of the dataset goes by it."""
+    if dataset.conflict.rule is not ConflictRule.ARRIVAL:
+        return None
+    rows = [(file.source_uri, file.arrival) for subject in subjects for file in subject.files]
+    return session.createDataFrame(
+        rows, StructType([StructField(URI, StringType()), StructField(ARRIVAL, LongType())])
+    )
+
+
+def winners(readings: DataFrame, dataset: Dataset, arrivals: DataFrame | None = None) -> DataFrame:
     """One reading for each key, and its place in the canonical order of its segment."""
     columns = [column.name for column in dataset.columns]
     latest = [F.desc(URI), F.desc(GENERATION), F.desc(POSITION)]
+    if arrivals is not None:
+        readings = readings.join(F.broadcast(arrivals), URI, "left")
+        latest = [F.desc(ARRIVAL), *latest]
+    if dataset.conflict.column is not None:
+        latest = [F.desc_nulls_last(dataset.conflict.column), *latest]
     match dataset.key.kind:
         case KeyKind.NONE:
             # Files with the same bytes are one file under several names.

@@ -11,14 +11,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from disarray.errors import DisarrayError
-from disarray.kernels.fragments import read_fragment
+from disarray.errors import DisarrayError, FragmentReadError
+from disarray.kernels.fragment_reader import FragmentReader
 from disarray.kernels.opening import open_beneath
 from disarray.kernels.outcome import ReadStatus
 from disarray.kernels.reading import read_file
 from disarray.kernels.readings import readings_schema
 from disarray.model.fingerprints import BLOCK_BYTES
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
+from disarray.store.fragments import read_own_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -168,13 +169,14 @@ def gather(task: GatherTask) -> Gathered:
         if failure is not None:
             failed_reads[read.source_uri] = failure
     failed_parts = {}
-    for part in task.parts:
-        fragment = part.fragment
-        try:
-            _read_part(part, parts)
-        except (OSError, IndexError, pa.ArrowInvalid) as error:
-            place = part.subject_key, fragment.source_uri, fragment.segment_us
-            failed_parts[place] = " ".join(f"{fragment.path}: {error}".split())[:200]
+    with FragmentReader() as reader:
+        for part in task.parts:
+            fragment = part.fragment
+            try:
+                _read_part(part, parts, reader)
+            except (OSError, FragmentReadError, pa.ArrowException) as error:
+                place = part.subject_key, fragment.source_uri, fragment.segment_us
+                failed_parts[place] = " ".join(f"{fragment.path}: {error}".split())[:200]
     return Gathered(
         source_file=sources.close(),
         lake_file=parts.close(),
@@ -220,9 +222,9 @@ def _as_taken_in(read: SourceRead, copy: str) -> ReadRequest:
     return replace(read.request, path=copy, roots=(str(Path(copy).parent),))
 
 
-def _read_part(part: LakePart, scratch: _Scratch) -> None:
+def _read_part(part: LakePart, scratch: _Scratch, reader: FragmentReader) -> None:
     fragment = part.fragment
-    table = read_fragment(part.path, fragment.row_group)
+    table = read_own_rows(reader, part.path, fragment)
     if fragment.cut_position is not None:
         table = table.filter(pa.array(table.column(POSITION).to_numpy() < fragment.cut_position))
     scratch.write(

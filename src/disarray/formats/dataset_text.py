@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.formats.infer import name_and_unit
 from disarray.model.duration import format_duration
+from disarray.model.printable import visible_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,4 +90,4 @@ def _inline(value: object) -> str:
 
 def _quoted(text: str) -> str:
     """A basic TOML string; JSON's escapes are TOML's, but for pairs of surrogates and DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
+    return visible_json(json.dumps(text, ensure_ascii=False))

@@ -25,13 +25,15 @@ from disarray.formats.sniff import NULL_WORDS, Sniffed, decode_head, is_number, 
 from disarray.model.format import ColumnType, FileKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from disarray.formats.loader import Description
     from disarray.model.format import Format
 
 _SUBJECT_FIELDS = ("serial", "barcode", "battery", "device")
 _MOST_LINES = 5_000
+_MOST_MISSING = 2
+_NAMED_COLUMNS = 5
 
 
 @dataclass(slots=True)
@@ -53,7 +55,36 @@ def guess(head: bytes, known: Mapping[str, Description]) -> Guess:
     _, lines = decode_head(head)
     if not any(line.strip() for line in lines):
         raise ConfigError("the file is empty, so nothing can be learnt from it; try one with readings")
-    return recognise(head, known) or _guess_jsonl(lines) or _guess_delimited(head)
+    recognised = recognise(head, known)
+    if recognised is not None:
+        return recognised
+    found = _guess_jsonl(lines) or _guess_delimited(head)
+    found.checks = [*near_misses(lines, known), *found.checks]
+    return found
+
+
+def near_misses(lines: Sequence[str], known: Mapping[str, Description]) -> list[str]:
+    """The descriptions that would fit but for a column or two: an instrument that was set up another way, perhaps."""
+    misses: list[tuple[int, str]] = []
+    for name, description in known.items():
+        described = description.format
+        if described.kind is not FileKind.DELIMITED or not described.columns or described.event_time is None:
+            continue
+        header = header_of(lines[:_MOST_LINES], described)
+        if header is None:
+            continue
+        needed = [column for column in described.columns if column.origin == "cell" and column.required]
+        missing = [
+            f"the time {source}" for source in described.event_time.sources if source.locate(header) is None
+        ]
+        missing += [f"{column.source}" for column in needed if column.in_header(header) is None]
+        if 0 < len(missing) <= _MOST_MISSING < len(needed) + len(described.event_time.sources):
+            sentence = (
+                f"this is '{name}' ({described.title}) but for {' and '.join(missing)}: if it is that instrument, "
+                f"begin with its description (disarray formats show {name})"
+            )
+            misses.append((len(missing), sentence))
+    return [sentence for _, sentence in sorted(misses)][:2]
 
 
 def recognise(head: bytes, known: Mapping[str, Description]) -> Guess | None:
@@ -155,6 +186,10 @@ def _guess_delimited(head: bytes) -> Guess:
             "no delimiter makes a table of this text; describe it by hand (docs/adding-an-instrument.md)"
         )
     found = Guess(format=_format_of(sniffed))
+    if sniffed.thousands:
+        found.checks.append(
+            f"digits are grouped by {sniffed.thousands!r}: 1{sniffed.thousands}234 is read as 1234 everywhere"
+        )
     names = {"\t": "tabs", ";": "semicolons", ",": "commas", "|": "bars"}
     found.reasons.append(f"{names[sniffed.delimiter]} make {len(sniffed.header)} columns")
     if sniffed.header_line is None:
@@ -172,6 +207,8 @@ def _format_of(sniffed: Sniffed) -> str | dict[str, object]:
         own["delimiter"] = sniffed.delimiter
     if sniffed.decimal != ".":
         own["decimal"] = sniffed.decimal
+    if sniffed.thousands:
+        own["thousands"] = sniffed.thousands
     if sniffed.encodings != ("utf-8",):
         own["encodings"] = list(sniffed.encodings)
     tokens = sorted({cell for row in sniffed.rows for cell in row} & NULL_WORDS)
@@ -199,6 +236,9 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         found.checks.append(
             f"several columns are headed {', '.join(repeated)}; only the first of each is read"
         )
+    stamps: list[str] = []
+    empty: list[str] = []
+    odd: dict[str, list[str]] = {}
     for name in cells:
         if name in times:
             continue
@@ -207,26 +247,41 @@ def _fill(found: Guess, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]
         column: dict[str, object] = {"type": str(column_type(cells[name]))}
         if layouts:
             column = {"type": str(ColumnType.TIMESTAMP), "layouts": layouts[0]}
-            found.checks.append(which_stamp(name, times[0]))
+            stamps.append(name)
         if own_name != name:
             column = {"from": name, **column}
         if unit:
             column["unit"] = unit
-        odd = _odd_cells(cells[name], column["type"])
-        if odd:
-            texts = ", ".join(f"'{text}'" for text in list(dict.fromkeys(odd))[:3])
-            found.checks.append(
-                f"'{name}' holds numbers but for {len(odd)} in the sample, such as {texts}, whose rows are rejected; "
-                "what means no value belongs into null_tokens of the format"
-            )
+        if misfits := _odd_cells(cells[name], column["type"]):
+            odd[name] = misfits
         if not filled(cells[name]):
-            found.checks.append(f"'{name}' is empty in the sample and is taken as text")
+            empty.append(name)
         found.columns[own_name] = column
+    if stamps:
+        found.checks.append(which_stamp(stamps, times[0]))
+    if odd:
+        texts = list(dict.fromkeys(text for misfits in odd.values() for text in misfits))
+        found.checks.append(
+            f"{names_of(odd)} {'holds' if len(odd) == 1 else 'hold'} numbers but for {sum(map(len, odd.values()))} "
+            f"in the sample, such as {names_of(texts[:3])}, whose rows are rejected; "
+            "what means no value belongs into null_tokens of the format"
+        )
+    if empty:
+        verb = "is empty in the sample and is" if len(empty) == 1 else "are empty in the sample and are"
+        found.checks.append(f"{names_of(empty)} {verb} taken as text")
 
 
-def which_stamp(other: str, chosen: str) -> str:
+def names_of(names: Collection[str]) -> str:
+    """Some names in one sentence, the first of many."""
+    shown = ", ".join(f"'{name}'" for name in list(names)[:_NAMED_COLUMNS])
+    rest = len(names) - _NAMED_COLUMNS
+    return f"{shown} and {rest} more" if rest > 0 else shown
+
+
+def which_stamp(others: Collection[str], chosen: str) -> str:
     """What to ask a person where a file has several stamps."""
-    return f"'{other}' is a stamp too; make sure that readings happened at '{chosen}'"
+    verb = "is a stamp too" if len(others) == 1 else "are stamps too"
+    return f"{names_of(others)} {verb}; make sure that readings happened at '{chosen}'"
 
 
 def _odd_cells(cells: Sequence[str], type_: object) -> list[str]:
@@ -235,9 +290,15 @@ def _odd_cells(cells: Sequence[str], type_: object) -> list[str]:
     return [cell for cell in filled(cells) if not is_number(cell)]
 
 
+def _is_constant(cells: Sequence[str]) -> bool:
+    values = filled(cells)
+    return len(values) > 1 and len(set(values)) == 1
+
+
 def _event_time(found: Guess, cells: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Note the event time rule; gives the headers it uses."""
-    by_promise = sorted(cells, key=lambda name: not says_time(name))
+    # A stamp that is the same in every row says when the run began, not when a reading was taken.
+    by_promise = sorted(cells, key=lambda name: (_is_constant(cells[name]), not says_time(name)))
     for name in by_promise:
         layouts = time_layouts(cells[name])
         if layouts:

@@ -28,6 +28,16 @@ _DATES = (
     "%d-%b-%Y",
 )
 _CLOCKS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M", "%I:%M:%S %p", "%I:%M %p", "%I:%M:%S.%f %p", "%H:%M:%S,%f")
+# Written without a mark between the parts; a counter of fourteen digits has seldom a month and an hour in it.
+_COMPACT = (
+    "%Y%m%d%H%M%S",
+    "%Y%m%d%H%M%S.%f",
+    "%Y%m%dT%H%M%S",
+    "%Y%m%d %H%M%S",
+    "%Y%m%d-%H%M%S",
+    "%Y%m%d_%H%M%S",
+)
+_COMPACT_SHAPE = re.compile(r"(19|20)\d{6}[T _-]?\d{6}(\.\d{1,6})?", re.ASCII)
 _EPOCHS = {"epoch s": (1e8, 1e10), "epoch ms": (1e11, 1e13), "epoch us": (1e14, 1e16)}
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _ISO_WITH_OFFSET = re.compile(r".*(Z|[+-]\d\d:?\d\d)", re.ASCII)
@@ -69,6 +79,8 @@ def time_layouts(cells: Sequence[str]) -> tuple[str, ...]:
         return ()
     if is_most(sum(1 for value in values if _ISO.fullmatch(value)), len(values)):
         return ("iso",)
+    if is_most(sum(1 for value in values if _COMPACT_SHAPE.fullmatch(value)), len(values)):
+        return _fitting(_COMPACT, values)
     return _fitting([f"{date} {clock}" for date in _DATES for clock in _CLOCKS], values)
 
 

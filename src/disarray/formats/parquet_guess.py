@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
-from disarray.formats.guess import Guess, which_stamp
+from disarray.formats.guess import Guess, names_of, which_stamp
 from disarray.formats.infer import name_and_unit, says_time
 from disarray.model.format import ColumnType
 
@@ -37,22 +37,29 @@ def guess_parquet(path: Path) -> Guess:
         local_time=event.type.tz is None,
         reasons=["it is a Parquet file", f"'{event.name}' is the first timestamp column"],
     )
+    stamps_too: list[str] = []
+    left_out: dict[str, list[str]] = {}
     for column in schema:
         type_ = _type_of(column.type)
         if column.name == event.name:
             continue
         if type_ is None:
-            found.checks.append(f"'{column.name}' is of type {column.type} and is left out")
+            left_out.setdefault(str(column.type), []).append(column.name)
             continue
         own_name, unit = name_and_unit(column.name, found.columns)
         table: dict[str, object] = {"from": column.name} if own_name != column.name else {}
         table["type"] = str(type_)
         if type_ is ColumnType.TIMESTAMP:
             table["layouts"] = "iso"
-            found.checks.append(which_stamp(column.name, event.name))
+            stamps_too.append(column.name)
         if unit:
             table["unit"] = unit
         found.columns[own_name] = table
+    for type_name, names in left_out.items():
+        of_type, left = ("is of type", "is left out") if len(names) == 1 else ("are of type", "are left out")
+        found.checks.append(f"{names_of(names)} {of_type} {type_name} and {left}")
+    if stamps_too:
+        found.checks.append(which_stamp(stamps_too, event.name))
     return found
 
 

@@ -20,6 +20,22 @@ _FALLBACKS = ("utf-8", "windows-1252", "iso-8859-1")
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?", re.ASCII)
 _COMMA_NUMBER = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?", re.ASCII)
 _POINT_NUMBER = re.compile(r"[+-]?\d+\.\d+([eE][+-]?\d+)?", re.ASCII)
+# Grouped in threes, with a decimal mark after it or more than once: nothing else that instruments write looks so.
+_GROUPED = {
+    ".": re.compile(r"[+-]?\d{1,3}(\.\d{3})+,\d+|[+-]?\d{1,3}(\.\d{3}){2,}", re.ASCII),
+    ",": re.compile(r"[+-]?\d{1,3}(,\d{3})+\.\d+|[+-]?\d{1,3}(,\d{3}){2,}", re.ASCII),
+    "'": re.compile(r"[+-]?\d{1,3}('\d{3})+([.,]\d+)?", re.ASCII),
+    " ": re.compile(r"[+-]?\d{1,3}( \d{3})+([.,]\d+)?", re.ASCII),
+}
+_IN_THREES = {
+    mark: re.compile(rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+([.,]\d+)?", re.ASCII) for mark in _GROUPED
+}
+# Digits with the marks of dates and clocks between them, perhaps a month by name: 1.3.24 10:15, 01-Mar-2024 3:05 PM.
+_STAMP = re.compile(
+    r"\d{1,4}([-./]\d{1,2}[-./]\d{1,4}|[-./ ][A-Za-z]{3}[-./ ]\d{2,4}|\d{4}|:\d{2})([ T]?[\d:.,]*)( ?[AaPp][Mm])?"
+    r"(Z|[+-]\d\d:?\d\d)?",
+    re.ASCII,
+)
 _UNIT_CELL = re.compile(r"[\[(].*[\])]|[a-zA-Z°µΩ%/²³]{1,4}|")
 _MOST_ROWS = 5_000
 
@@ -31,6 +47,7 @@ class Sniffed:
     encodings: tuple[str, ...]
     delimiter: str
     decimal: str
+    thousands: str
     header_line: int | None
     units_row: bool
     header: tuple[str, ...]
@@ -72,10 +89,15 @@ def sniff(head: bytes) -> Sniffed | None:
     at = first - 1 - units
     named = at >= 0 and (first == len(table) or table[first][0] - table[at][0] == 1 + units)
     rows = tuple(cells for _, cells in table[first:] if any(cells))
+    thousands = _thousands_mark(rows, delimiter)
+    if thousands:
+        # Without the mark, as the parser reads them: what follows is about numbers, not about marks.
+        rows = tuple(tuple(_ungrouped(cell, thousands) for cell in row) for row in rows)
     return Sniffed(
         encodings=encodings,
         delimiter=delimiter,
         decimal=_decimal_mark(rows, delimiter),
+        thousands=thousands,
         header_line=table[at][0] + 1 if named else None,
         units_row=named and units,
         header=table[at][1] if named else tuple(f"column_{number}" for number in range(1, width + 1)),
@@ -108,14 +130,42 @@ def _longest_stretch(lines: list[str], delimiter: str) -> tuple[int, int]:
 
 def _first_data(table: list[tuple[int, tuple[str, ...]]]) -> int:
     """Where readings begin: the first of two data rows; a number in a preamble stands alone."""
-    data = [_is_data(cells) for _, cells in table]
+    stamped = _stamp_column(table)
+    data = [
+        _is_data(cells) and (stamped is None or not cells[stamped] or cells[stamped][0].isdigit())
+        for _, cells in table
+    ]
     pairs = (at for at in range(len(data) - 1) if data[at] and data[at + 1])
     return next(pairs, len(data) - 1 if data[-1] else len(data))
 
 
+def _stamp_column(table: list[tuple[int, tuple[str, ...]]]) -> int | None:
+    """The first column that holds stamps nearly everywhere: where it does not, a row is none, whatever its numbers."""
+    for column in range(len(table[0][1])):
+        cells = [cells[column] for _, cells in table if cells[column]]
+        if cells and sum(1 for cell in cells if _STAMP.fullmatch(cell)) >= max(2, 0.8 * (len(cells) - 3)):
+            return column
+    return None
+
+
 def _is_data(cells: tuple[str, ...]) -> bool:
-    filled = [cell for cell in cells if cell]
-    return bool(filled) and any(is_number(cell) or cell[:1].isdigit() for cell in filled)
+    return any(is_number(cell) or _STAMP.fullmatch(cell) or _is_grouped(cell) for cell in cells if cell)
+
+
+def _is_grouped(cell: str) -> bool:
+    return any(pattern.fullmatch(cell) for pattern in _GROUPED.values())
+
+
+def _thousands_mark(rows: Sequence[tuple[str, ...]], delimiter: str) -> str:
+    """The mark that groups digits in threes, where some number leaves no doubt about it."""
+    for mark, pattern in _GROUPED.items():
+        if mark != delimiter and any(pattern.fullmatch(cell) for row in rows for cell in row):
+            return mark
+    return ""
+
+
+def _ungrouped(cell: str, mark: str) -> str:
+    return cell.replace(mark, "") if _IN_THREES[mark].fullmatch(cell) else cell
 
 
 def _are_units(cells: tuple[str, ...]) -> bool:

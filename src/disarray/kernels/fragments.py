@@ -1,26 +1,31 @@
-"""Readings into fragments: cut by segment, sorted, one row group each, safe on disk before anyone hears of them."""
+"""Readings into fragments: cut by segment, sorted, one row group each, safe on disk before anyone hears of them.
+
+A file is a run of row groups and a footer, without a gap. Each has a digest of its bytes, so that a reader can tell of
+every bit whether it is the one that was written, before it makes anything of it.
+"""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from disarray.errors import FragmentReadError, FragmentWriteError, UnreadableFileError
-from disarray.kernels.ordering import in_canonical_order
+from disarray.errors import FragmentWriteError, UnreadableFileError
+from disarray.kernels.ordering import DIGEST_BYTES, in_canonical_order
 from disarray.kernels.readings import readings_schema
-from disarray.model.format import EVENT_US, POSITION
+from disarray.model.format import CHANNEL, EVENT_US, POSITION
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from disarray.model.read_spec import ReadSpec
 
@@ -31,7 +36,6 @@ _WRITE_BYTES = 1 << 20
 # Each fragment is a row in the catalog and a row group in a file; far more of them mean a badly chosen
 # length.
 _MAX_FRAGMENTS_PER_FILE = 100_000
-_MAX_OPEN_FILES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class Fragment:
     last_position: int
     file: str
     row_group: int
+    digest: str | None = (
+        None  # of the bytes of its row group and of the footer; None until the file is finished
+    )
+    channels: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +94,22 @@ class FragmentWriter:
         self.path = path
         self.row_groups = 0
         self._schema = readings_schema(spec)
+        self._digests: list[str] = []
+        self._footer_digest: str | None = None
         self._sink: _HashedFile | None = None
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, table: pa.Table) -> int:
         """Write one fragment; return the number of its row group."""
-        if self._writer is None:
+        if self._writer is None or self._sink is None:
             self._sink = _HashedFile(self.path)
             # Parquet writes page by page; every one of them would be a call into Python.
             self._buffer = pa.BufferedOutputStream(pa.PythonFile(self._sink, "w"), _WRITE_BYTES)
             self._writer = pq.ParquetWriter(self._buffer, self._schema, **_parquet_options(self._schema))
         self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+        # What the buffer still holds belongs to this row group, and so does its digest.
+        self._buffer.flush()
+        self._digests.append(self._sink.take_digest())
         self.row_groups += 1
         return self.row_groups - 1
 
@@ -106,9 +119,19 @@ class FragmentWriter:
             return None
         self._writer.close()
         self._buffer.flush()
+        self._footer_digest = self._sink.take_digest()
         self._sink.sync()
         _sync_folder(Path(self.path).parent)
         return FragmentFile(self.path, self._sink.tell(), self._sink.checksum(), self.row_groups)
+
+    def digest_of(self, row_group: int) -> str:
+        """What the bytes of a row group of the finished file are recognized by."""
+        assert self._footer_digest is not None, "the footer is not written yet"
+        return self._digests[row_group] + self._footer_digest
+
+    def with_digests(self, fragments: Iterable[Fragment]) -> tuple[Fragment, ...]:
+        """Fragments of the finished file, each with its digest."""
+        return tuple(replace(each, digest=self.digest_of(each.row_group)) for each in fragments)
 
     def discard(self) -> None:
         """Leave no file behind after a failure."""
@@ -157,6 +180,7 @@ class FragmentBuilder:
             return
         table = pa.concat_tables(self._held)
         self._held, self._held_bytes = [], 0
+        self._refuse_crumbs(table)
         last_us = table.column(EVENT_US)[-1].as_py()
         for start_us, part in _by_segment(table, self.spec.segment_us):
             # The segment that the file is in the middle of stays, unless it is large enough by itself.
@@ -166,11 +190,23 @@ class FragmentBuilder:
             else:
                 self._write(start_us, part)
 
-    def _write(self, start_us: int, part: pa.Table) -> None:
-        if len(self.fragments) == _MAX_FRAGMENTS_PER_FILE:
+    def _refuse_crumbs(self, table: pa.Table) -> None:
+        """Refuse a file before hundreds of thousands of row groups are written for nothing."""
+        room = _MAX_FRAGMENTS_PER_FILE - len(self.fragments)
+        if table.num_rows <= room:
+            return
+        event_us, length_us = table.column(EVENT_US).to_numpy(), self.spec.segment_us
+        # Most files lie in a few segments, and need not be looked through.
+        if int(event_us.max()) // length_us - int(event_us.min()) // length_us < room:
+            return
+        touched = len(np.unique(event_us // length_us))
+        if touched > room:
             raise UnreadableFileError(
-                f"touches more than {_MAX_FRAGMENTS_PER_FILE} segments; choose a longer segment for the dataset"
+                f"touches more than {_MAX_FRAGMENTS_PER_FILE:,} segments ({len(self.fragments) + touched:,}, with about"
+                f" {table.num_rows // touched:,} readings each); choose a longer segment for the dataset"
             )
+
+    def _write(self, start_us: int, part: pa.Table) -> None:
         ordered = in_canonical_order(part, self.spec.order_by)
         event_us, position = ordered.column(EVENT_US).to_numpy(), part.column(POSITION).to_numpy()
         self.fragments.append(
@@ -183,62 +219,16 @@ class FragmentBuilder:
                 last_position=int(position[-1]),
                 file=self.sink.path,
                 row_group=self.sink.write(ordered),
+                channels=_channels(ordered),
             )
         )
 
 
-class FragmentReader:
-    """Reads fragments of many files, and keeps the files open that it used last.
-
-    A file that holds the fragments of a thousand small files has a footer that takes longer to read than all of them.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[str, pq.ParquetFile] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._open.values():
-            file.close()
-        self._open.clear()
-
-    def read(self, path: str, row_groups: Sequence[int]) -> dict[int, pa.Table]:
-        """The readings of some fragments of one file, read together: a third of the time of one by one."""
-        try:
-            file = self._file(path)
-            together = file.read_row_groups(list(row_groups), use_threads=False)
-        except (OSError, pa.ArrowInvalid) as error:
-            raise FragmentReadError.at(path, error) from error
-        ends = np.cumsum([file.metadata.row_group(number).num_rows for number in row_groups]).tolist()
-        return {
-            number: together.slice(start, end - start)
-            for number, (start, end) in zip(row_groups, pairwise([0, *ends]), strict=True)
-        }
-
-    def _file(self, path: str) -> pq.ParquetFile:
-        file = self._open.pop(path, None)
-        if file is None:
-            if len(self._open) == _MAX_OPEN_FILES:
-                self._open.pop(next(iter(self._open))).close()
-            file = pq.ParquetFile(path)
-        # A dict keeps the order of insertion: the one used last stands last.
-        self._open[path] = file
-        return file
-
-
-def read_fragment(path: str, row_group: int) -> pa.Table:
-    """The readings of one fragment."""
-    with FragmentReader() as reader:
-        return reader.read(path, [row_group])[row_group]
-
-
-def count_rows_before(path: str, row_group: int, *, position: int) -> int:
-    """How many readings of a fragment stay when a seam cuts through it."""
-    with pq.ParquetFile(path) as file:
-        positions = file.read_row_group(row_group, columns=[POSITION], use_threads=False).column(0).to_numpy()
-    return int(np.count_nonzero(positions < position))
+def _channels(table: pa.Table) -> int:
+    if CHANNEL not in table.column_names:
+        return 1
+    count: int = pc.count_distinct(table.column(CHANNEL)).as_py()
+    return count
 
 
 def _by_segment(table: pa.Table, length_us: int) -> Iterator[tuple[int, pa.Table]]:
@@ -274,7 +264,9 @@ def _parquet_options(schema: pa.Schema) -> dict[str, object]:
         "compression": "lz4",
         "use_dictionary": texts,
         "column_encoding": encodings,
-        "write_statistics": [EVENT_US],
+        # Nothing is ever looked up by them; what is not there cannot be damaged.
+        "write_statistics": False,
+        "write_page_checksum": True,
     }
 
 
@@ -300,6 +292,7 @@ class _HashedFile:
             raise FragmentWriteError.at(path, error) from error
         self._path = path
         self._hasher = blake3()
+        self._part_hasher = blake3()
         self._size = 0
         self.closed = False
         self._is_discarded = False
@@ -308,6 +301,7 @@ class _HashedFile:
         if self._is_discarded:
             return len(data)
         self._hasher.update(data)
+        self._part_hasher.update(data)
         self._size += len(data)
         view = memoryview(data)
         try:
@@ -353,3 +347,9 @@ class _HashedFile:
 
     def checksum(self) -> str:
         return self._hasher.hexdigest()
+
+    def take_digest(self) -> str:
+        """Of what was written since it was last taken."""
+        digest = self._part_hasher.digest(length=DIGEST_BYTES).hex()
+        self._part_hasher.reset()
+        return digest

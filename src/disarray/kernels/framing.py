@@ -39,6 +39,17 @@ class Frame:
         """The bytes of one line without its newline."""
         return self.data[self.starts[index] : self.ends[index]]
 
+    def parts(self, most_lines: int) -> Iterator[Frame]:
+        """The same lines in frames of at most so many."""
+        if len(self) <= most_lines:
+            yield self
+            return
+        for first in range(0, len(self), most_lines):
+            starts, ends = self.starts[first : first + most_lines], self.ends[first : first + most_lines]
+            begin = int(starts[0])
+            data = self.data[begin : int(ends[-1]) + 1]
+            yield Frame(data, self.offset + begin, self.first_line + first, starts - begin, ends - begin)
+
 
 @dataclass(frozen=True, slots=True)
 class OverlongLine:

@@ -7,7 +7,7 @@ that a value means the same as it would in a delimited file.
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from disarray.errors import UnreadableFileError
@@ -19,6 +19,7 @@ from disarray.kernels.rejects import RejectReason, RowRejected
 from disarray.kernels.times import parse_stamp
 from disarray.kernels.values import is_null, read_value
 from disarray.model.fingerprints import ParserState, Phase
+from disarray.model.format import Origin
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 _ABSENT = ""
 _MAX_KEY_SETS = 256
+_PARSED_AT_ONCE = 2 << 20
+_MOST_VALUES = 2_000_000
+_NAME_CHARACTERS = 4 << 20
 
 
 class JsonLinesParser:
@@ -42,6 +46,7 @@ class JsonLinesParser:
         # Numbers are numbers in JSON, whatever mark the locale has.
         self._format: Format = replace(spec.format, decimal=".", thousands="")
         self._spec = replace(spec, format=self._format)
+        self._wanted = _Wanted.of(spec)
         self._bindings: dict[tuple[str, ...], Binding | None] = {}
 
     def parse(self, frame: Frame, dispositions: NDArray[np.uint8], log: RejectLog) -> Candidates:
@@ -55,7 +60,7 @@ class JsonLinesParser:
                 if not text.strip(BLANKS):
                     dispositions[line] = Disposition.BLANK
                     continue
-                rows.append(self._row(line, _load(text)))
+                rows.append(self._row(line, _load(text, self._wanted)))
             except RowRejected as rejected:
                 dispositions[line] = Disposition.REJECTED
                 number = frame.first_line + line
@@ -102,15 +107,37 @@ class JsonLinesParser:
         return self._bindings[names]
 
 
-def _load(text: str) -> dict[str, str]:
-    """The leaves of one object by dotted path, as text; null is the empty text."""
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """The dotted paths that a dataset reads, and the objects on the way to them."""
+
+    names: frozenset[str]
+    above: frozenset[str]
+    every: bool
+
+    @classmethod
+    def of(cls, spec: ReadSpec) -> _Wanted:
+        sources = [*spec.event_time.sources]
+        for column in spec.columns:
+            if column.origin is not Origin.PREAMBLE:
+                sources += [column.source, *(each.source for each in column.alternatives)]
+        names = {name for source in sources for name in source.names}
+        above = {name[: at + 1] for name in names for at, letter in enumerate(name) if letter == "."}
+        return cls(frozenset(names), frozenset(above), any(source.pattern for source in sources))
+
+
+def _load(text: str, wanted: _Wanted) -> dict[str, str]:
+    """The leaves of one object by dotted path, as text, as far as somebody reads them; null is the empty text."""
+    if len(text) > _PARSED_AT_ONCE and sum(map(text.count, "[{,")) > _MOST_VALUES:
+        # Each of them is a Python object: a line of brackets takes twenty-five times its length.
+        raise RowRejected(RejectReason.LINE_TOO_LONG)
     try:
         value = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
     except (ValueError, RecursionError):
         raise RowRejected(RejectReason.BAD_JSON) from None
     if not isinstance(value, dict):
         raise RowRejected(RejectReason.BAD_JSON)
-    leaves = _leaves(value)
+    leaves = _leaves(value, wanted)
     text = "".join([*leaves, *leaves.values()])
     if "\0" in text:
         raise RowRejected(RejectReason.NUL_BYTE)
@@ -122,15 +149,25 @@ def _load(text: str) -> dict[str, str]:
     return leaves
 
 
-def _leaves(value: dict[str, Any]) -> dict[str, str]:
+def _leaves(value: dict[str, Any], wanted: _Wanted) -> dict[str, str]:
     leaves: dict[str, str] = {}
     pending = [("", value)]
+    room = _NAME_CHARACTERS
     while pending:
         path, node = pending.pop()
         for key, child in node.items():
+            if wanted.every:
+                # Any path may fit the pattern, so all of them are built, and many long ones are a bomb.
+                room -= len(path) + len(key)
+                if room < 0:
+                    raise RowRejected(RejectReason.LINE_TOO_LONG)
             name = f"{path}{key}"
             if isinstance(child, dict):
-                pending.append((f"{name}.", child))
+                below = f"{name}."
+                if wanted.every or below in wanted.above:
+                    pending.append((below, child))
+            elif not wanted.every and name not in wanted.names:
+                continue
             elif isinstance(child, bool):
                 leaves[name] = "true" if child else "false"
             elif child is None:

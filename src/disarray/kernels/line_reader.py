@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from disarray.model.read_spec import ReadSpec
 
 
+_CELLS_AT_ONCE = 2_000_000
+
+
 class LineParser(Protocol):
     """What turns frames into typed rows."""
 
@@ -48,6 +51,8 @@ class LineReader:
         self._framer = Framer(start.offset, start.line, spec.format.max_line_bytes)
         is_json = spec.format.kind is FileKind.JSONL
         self._parser: LineParser = (JsonLinesParser if is_json else DelimitedParser)(spec, start.state)
+        # A short line may stand for a row of many empty cells: what is bounded is the cells, not the bytes.
+        self._most_lines = max(1_000, _CELLS_AT_ONCE // (len(spec.columns) + 1))
         self._counts = LineCounts()
         self._first_us = start.first_us
         self._last_us = start.last_us
@@ -116,6 +121,10 @@ class LineReader:
                     RejectReason.LINE_TOO_LONG, line=item.number, offset=item.offset, raw=item.sample
                 )
             return
+        for part in item.parts(self._most_lines):
+            self._take_lines(part)
+
+    def _take_lines(self, item: Frame) -> None:
         dispositions = np.zeros(len(item), dtype=np.uint8)
         candidates = self._parser.parse(item, dispositions, self.log)
 

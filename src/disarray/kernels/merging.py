@@ -31,6 +31,7 @@ class Merged:
     duplicates: int  # readings that lost to another under their key
     conflicts: int  # duplicates whose values differ from the winner's
     conflict_list: pa.Table  # the earliest of them; CONFLICT_SCHEMA
+    conflict_pairs: tuple[tuple[str, str, int], ...]  # uri of the winner, uri of the loser, how many
 
 
 def merge_fragments(fragments: Sequence[FragmentInput], spec: ScanSpec) -> Merged:
@@ -38,7 +39,7 @@ def merge_fragments(fragments: Sequence[FragmentInput], spec: ScanSpec) -> Merge
     uris = tuple(sorted({fragment.uri for fragment in fragments}, key=str.encode))
     rows = concatenate(fragments, uris, spec)
     losers, winners = find_losers(rows, spec)
-    conflicts, conflict_list = list_conflicts(rows, losers, winners, uris=uris, spec=spec)
+    conflicts = list_conflicts(rows, losers, winners, uris=uris, spec=spec)
     if len(losers):
         kept = np.ones(len(rows), dtype=np.bool_)
         kept[losers] = False
@@ -48,6 +49,7 @@ def merge_fragments(fragments: Sequence[FragmentInput], spec: ScanSpec) -> Merge
         sources=rows.in_order(rows.sources),
         uris=uris,
         duplicates=len(losers),
-        conflicts=conflicts,
-        conflict_list=conflict_list,
+        conflicts=conflicts.count,
+        conflict_list=conflicts.listing,
+        conflict_pairs=conflicts.pairs,
     )

@@ -54,6 +54,9 @@ class ReadRequest:
     whole: bool = False
     back_correction_us: int = 0
     on_shrink: OnShrink = OnShrink.PARK
+    is_moved: bool = (
+        False  # what is known of it was read for another dataset or subject: all of it is read here
+    )
 
     @classmethod
     def for_dataset(

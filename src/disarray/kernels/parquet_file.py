@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from disarray.kernels.blocks import BlockReader, ReadCost
 from disarray.kernels.candidates import Candidates, Disposition
 from disarray.kernels.columns import ARROW_TYPES, constant_column, finish_column, stamps_of, trimmed
 from disarray.kernels.fragments import FragmentBuilder
+from disarray.kernels.parquet_pages import check_footer, page_sizes
 from disarray.kernels.readings import count_dispositions, place_in_time
 from disarray.kernels.rejects import RejectLog, RejectReason
 from disarray.kernels.stretches import Stretch, greatest, least
@@ -25,7 +27,7 @@ from disarray.model.fingerprints import NO_LINES, Checkpoint, FoldMark, LineCoun
 from disarray.model.format import EVENT_US, ColumnType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -35,6 +37,13 @@ if TYPE_CHECKING:
     from disarray.model.read_spec import ReadSpec
 
 _BATCH_ROWS = 1 << 16
+# What the rows of one batch may unpack to, and what those of a whole file may beside its size. No instrument's numbers
+# shrink two-hundredfold; below the floor the ratio of a short file means nothing.
+_BATCH_BYTES = 32 << 20
+_DECODED_FLOOR_BYTES = 512 << 20
+_MAX_RATIO = 200
+_MOST_FIXED_BYTES = 256
+_TEXTS = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 _REASONS = {
     ColumnType.FLOAT64: RejectReason.NONFINITE,
     ColumnType.INT64: RejectReason.BAD_NUMBER,
@@ -52,7 +61,7 @@ def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: Fragmen
         pass
     rows = _RowReader(request, FragmentBuilder(request.spec, sink))
     cost.bytes_read += size
-    for batch in _batches(request.spec, descriptor):
+    for batch in _batches(request.spec, descriptor, size):
         rows.take(batch)
     rows.builder.cut()
     return Stretch(
@@ -71,19 +80,89 @@ def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: Fragmen
     )
 
 
-def _batches(spec: ReadSpec, descriptor: int) -> Iterator[pa.RecordBatch]:
+def _batches(spec: ReadSpec, descriptor: int, size: int) -> Iterator[pa.RecordBatch]:
+    """The rows of the columns that are read, as many at a time as fit the budget, whatever they unpack to."""
+    decoded = 0
     try:
-        with os.fdopen(os.dup(descriptor), "rb") as stream, pq.ParquetFile(stream) as file:
-            header = tuple(file.schema_arrow.names)
+        check_footer(descriptor, size)
+        with os.fdopen(os.dup(descriptor), "rb") as stream, pq.ParquetFile(stream) as footer:
+            header = tuple(footer.schema_arrow.names)
             binding = bind_header(spec, header, {})
             cells = {
                 *binding.time_cells,
                 *(bound.cell for bound in binding.columns if bound.cell is not None),
             }
             names = [header[cell] for cell in sorted(cells)]
-            yield from file.iter_batches(_BATCH_ROWS, columns=names, use_threads=False)
-    except (pa.ArrowException, OSError) as error:
+            rows, in_dictionary = _rows_at_a_time(descriptor, footer, names)
+            with pq.ParquetFile(stream, metadata=footer.metadata, read_dictionary=in_dictionary) as file:
+                raw = file.iter_batches(rows, columns=names, use_threads=False)
+                for batch in _of_good_size(chain.from_iterable(map(_decoded, raw))):
+                    decoded += batch.nbytes
+                    if decoded > max(_DECODED_FLOOR_BYTES, _MAX_RATIO * size):
+                        raise UnreadableFileError(
+                            f"its rows take more than {_MAX_RATIO} times the size of the file ({decoded:,} bytes so "
+                            "far) and look like a decompression bomb; nothing of it is kept. Cut it into several "
+                            "files if it is none"
+                        )
+                    yield batch
+    except (pa.ArrowException, OSError, MemoryError) as error:
         raise UnreadableFileError(f"is not a whole Parquet file: {error}") from error
+
+
+def _rows_at_a_time(descriptor: int, file: pq.ParquetFile, names: Sequence[str]) -> tuple[int, list[str]]:
+    """How many rows can be unpacked together, and the columns to be kept as indexes into their dictionary."""
+    schema = file.schema_arrow
+    leaves = {file.schema.column(at).path: at for at in range(len(file.schema))}
+    per_row = 0.0
+    in_dictionary = []
+    for name in names:
+        if schema.names.count(name) > 1:
+            raise UnreadableFileError(f"it has several columns called {name}")
+        type_ = schema.field(name).type
+        width = type_.byte_width if pa.types.is_fixed_size_binary(type_) else 0
+        if pa.types.is_nested(type_) or name not in leaves or width > _MOST_FIXED_BYTES:
+            raise UnreadableFileError(f"column {name} is of type {type_}, which is no single value")
+        if file.schema.column(leaves[name]).physical_type != "BYTE_ARRAY":
+            continue
+        sizes = page_sizes(descriptor, file.metadata, leaves[name])
+        per_row += sizes.bytes_per_value
+        if sizes.has_dictionary:
+            in_dictionary.append(name)
+    return max(1, min(_BATCH_ROWS, int(_BATCH_BYTES / max(1.0, per_row)))), in_dictionary
+
+
+def _decoded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The same rows with their text written out, in pieces: a dictionary of one long text stands for any amount."""
+    lengths = np.zeros(batch.num_rows, dtype=np.int64)
+    for column in batch.columns:
+        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+            of_each = pc.binary_length(column.dictionary).fill_null(0).to_numpy(zero_copy_only=False)
+            lengths += of_each[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
+    start, upto = 0, np.cumsum(lengths)
+    while start < batch.num_rows:
+        before = int(upto[start - 1]) if start else 0
+        end = max(start + 1, int(np.searchsorted(upto, before + _BATCH_BYTES, side="right")))
+        piece = batch.slice(start, end - start)
+        columns = [
+            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+            for column in piece.columns
+        ]
+        yield pa.record_batch(columns, names=batch.schema.names)
+        start = end
+
+
+def _of_good_size(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small pieces side by side: every call costs as much as a thousand rows."""
+    held: list[pa.RecordBatch] = []
+    rows = bytes_ = 0
+    for piece in pieces:
+        if held and (rows + piece.num_rows > _BATCH_ROWS or bytes_ + piece.nbytes > _BATCH_BYTES):
+            yield pa.concat_batches(held)
+            held, rows, bytes_ = [], 0, 0
+        held.append(piece)
+        rows, bytes_ = rows + piece.num_rows, bytes_ + piece.nbytes
+    if held:
+        yield pa.concat_batches(held)
 
 
 @dataclass(slots=True)
@@ -117,7 +196,12 @@ class _RowReader:
             if bound.cell is None:
                 columns.append(constant_column(bound.constant, bound.column, batch.num_rows))
                 continue
-            raw = _converted(batch.column(bound.cell), bound.column)
+            cell = batch.column(bound.cell)
+            if cell.type in _TEXTS:
+                reject(
+                    _overlong(cell, spec.format.max_line_bytes), RejectReason.LINE_TOO_LONG, bound.column.name
+                )
+            raw = _converted(cell, bound.column)
             finished = finish_column(raw, bound.column, rules=binding.rules)
             columns.append(finished.values)
             if finished.doubtful is not None:
@@ -157,6 +241,11 @@ def _stamps(batch: pa.RecordBatch, spec: ReadSpec, binding: Binding) -> StampCol
     return parse_stamps(
         joined.fill_null(""), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
     )
+
+
+def _overlong(texts: pa.Array[Any], longest: int) -> NDArray[np.int64]:
+    lengths = pc.binary_length(texts).fill_null(0).to_numpy(zero_copy_only=False)
+    return np.flatnonzero(lengths > longest)
 
 
 def _converted(array: pa.Array[Any], column: Column) -> pa.Array[Any]:

@@ -22,7 +22,7 @@ from disarray.kernels.opening import open_beneath
 from disarray.kernels.reading import conclude, find_seam, guarded, inspect_head, takes_tail
 from disarray.kernels.rejects import RejectLog
 from disarray.kernels.stretches import Stretch, join_stretches, read_stretch
-from disarray.model.fingerprints import STRIDE_BYTES, Checkpoint, ParserState, Phase
+from disarray.model.fingerprints import MAX_FILE_BYTES, STRIDE_BYTES, Checkpoint, ParserState, Phase
 from disarray.model.format import Compression, FileKind
 
 if TYPE_CHECKING:
@@ -74,6 +74,8 @@ def split_ranges(request: ReadRequest, *, range_bytes: int) -> RangePlan | None:
 
 def _split(request: ReadRequest, descriptor: int, range_bytes: int) -> RangePlan | None:
     size = os.fstat(descriptor).st_size
+    if size > MAX_FILE_BYTES:
+        return None
     cost = ReadCost()
     if inspect_head(request, descriptor, cost) is not Compression.NONE:
         return None

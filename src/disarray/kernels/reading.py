@@ -15,7 +15,7 @@ from disarray.kernels.outcome import ReadOutcome, ReadReason, ReadRequest, ReadS
 from disarray.kernels.parquet_file import read_parquet
 from disarray.kernels.stretches import Stretch, read_stretch
 from disarray.model.dataset import OnShrink
-from disarray.model.fingerprints import BLOCK_BYTES, ORIGIN, STRIDE_BYTES, Fingerprint, Tail
+from disarray.model.fingerprints import BLOCK_BYTES, MAX_FILE_BYTES, ORIGIN, STRIDE_BYTES, Fingerprint, Tail
 from disarray.model.format import Compression, FileKind
 from disarray.model.seam import (
     NEW_FILE,
@@ -77,6 +77,10 @@ def _failed(request: ReadRequest, error: Exception, *, is_retryable: bool = Fals
 
 def _read_open(request: ReadRequest, descriptor: int, sink: FragmentSink) -> ReadOutcome:
     size = os.fstat(descriptor).st_size
+    if size > MAX_FILE_BYTES:
+        raise UnreadableFileError(
+            f"has {size:,} bytes, more than {MAX_FILE_BYTES:,}; cut it into several files"
+        )
     cost = ReadCost()
     compression = inspect_head(request, descriptor, cost)
     seam = find_seam(request, descriptor, size, compression, cost)
@@ -130,7 +134,7 @@ def find_seam(
         return known[index]
 
     is_packed = compression is not Compression.NONE or stored.compression != compression.value
-    whole = request.whole or is_packed or request.spec.format.kind is FileKind.PARQUET
+    whole = request.whole or request.is_moved or is_packed or request.spec.format.kind is FileKind.PARQUET
     seam = locate_seam(
         stored,
         size,
@@ -139,6 +143,8 @@ def find_seam(
         whole=whole,
         back_correction_us=request.back_correction_us,
     )
+    if request.is_moved and seam.change is Change.UNCHANGED:
+        return READ_AGAIN
     if whole and seam.change is Change.UNCHANGED:
         return Seam(Change.UNCHANGED, ORIGIN)
     return seam

@@ -48,8 +48,17 @@ class Locals:
     restarted: NDArray[np.bool_]  # at or after the first reset of the channel in this segment
 
 
-def local_values(series: Series, fold: Fold) -> Locals:
-    """The fold within the segment at every reading; the base is not in it."""
+@dataclass(frozen=True, slots=True)
+class SeriesLocals:
+    """The folds within a segment by reading, channel after channel as the series has them."""
+
+    values: NDArray[Any]  # 0 where no point of the piece has come yet
+    has_point: NDArray[np.bool_]  # a point of the piece has come
+    restarted: NDArray[np.bool_]  # at or after the first reset of the channel in this segment
+
+
+def series_locals(series: Series, fold: Fold) -> SeriesLocals:
+    """The fold within the segment at every reading, in the order of the series."""
     lengths = np.diff(fold.pieces.starts)
     of_piece = np.repeat(np.arange(len(lengths)), lengths)
     if fold.points.rows is None:
@@ -63,15 +72,20 @@ def local_values(series: Series, fold: Fold) -> Locals:
     values[has_point] = fold.locals[seen[has_point] - 1]
     first_pieces = np.zeros(len(lengths), dtype=np.bool_)
     first_pieces[fold.pieces.of_channel[:-1]] = True
-    restarted = ~first_pieces[of_piece]
-    mask = ~has_point if fold.metric.kind in (MetricKind.MIN, MetricKind.MAX) else None
+    return SeriesLocals(values, has_point, ~first_pieces[of_piece])
+
+
+def local_values(series: Series, fold: Fold) -> Locals:
+    """The fold within the segment at every reading; the base is not in it."""
+    inside = series_locals(series, fold)
+    mask = ~inside.has_point if fold.metric.kind in (MetricKind.MIN, MetricKind.MAX) else None
     return Locals(
         pa.array(
-            series.in_canonical_order(values),
+            series.in_canonical_order(inside.values),
             mask=None if mask is None else series.in_canonical_order(mask),
         ),
-        series.in_canonical_order(~has_point & ~restarted),
-        series.in_canonical_order(restarted),
+        series.in_canonical_order(~inside.has_point & ~inside.restarted),
+        series.in_canonical_order(inside.restarted),
     )
 
 

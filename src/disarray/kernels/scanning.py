@@ -11,6 +11,7 @@ from disarray.errors import FragmentMismatchError
 from disarray.kernels.digests import digest_readings
 from disarray.kernels.folds import fold_metric
 from disarray.kernels.merging import merge_fragments
+from disarray.kernels.restated import FoldedSegment
 from disarray.kernels.rollups import ROLLUP_SCHEMA, roll_up
 from disarray.kernels.running_values import local_values
 from disarray.kernels.series import Series
@@ -39,9 +40,11 @@ class ScanResult:
     duplicates: int
     conflicts: int
     conflict_list: pa.Table  # CONFLICT_SCHEMA
+    conflict_pairs: tuple[tuple[str, str, int], ...]  # uri of the winner, uri of the loser, how many
     digest: str
     summaries: pa.Table  # SUMMARY_SCHEMA
     rollup_parts: pa.Table  # ROLLUP_SCHEMA
+    folded: FoldedSegment
     kept: KeptReadings | None = None
 
 
@@ -60,8 +63,9 @@ def scan_segment(
     merged = merge_fragments(fragments, spec)
     series = series_of(segment, merged, spec)
     summaries, kept = [], {}
+    folds = {metric.name: fold_metric(series, metric) for metric in spec.metrics}
     for metric in spec.metrics:
-        fold = fold_metric(series, metric)
+        fold = folds[metric.name]
         summaries.append(summarize(series, fold, segment_start_us=segment.start_us))
         if keep_readings:
             kept[metric.name] = local_values(series, fold)
@@ -75,11 +79,19 @@ def scan_segment(
         duplicates=merged.duplicates,
         conflicts=merged.conflicts,
         conflict_list=merged.conflict_list,
+        conflict_pairs=merged.conflict_pairs,
         digest=digest_readings(merged.readings),
         summaries=pa.concat_tables([SUMMARY_SCHEMA.empty_table(), *summaries]),
         rollup_parts=pa.concat_tables([ROLLUP_SCHEMA.empty_table(), *parts]),
+        folded=FoldedSegment(series, folds),
         kept=KeptReadings(merged, kept) if keep_readings else None,
     )
+
+
+def fold_segment(segment: Segment, fragments: Sequence[FragmentInput], spec: ScanSpec) -> FoldedSegment:
+    """The readings and folds of a segment alone: all that another state of it is compared with."""
+    series = series_of(segment, merge_fragments(fragments, spec), spec)
+    return FoldedSegment(series, {metric.name: fold_metric(series, metric) for metric in spec.metrics})
 
 
 def series_of(segment: Segment, merged: Merged, spec: ScanSpec) -> Series:
@@ -91,6 +103,7 @@ def series_of(segment: Segment, merged: Merged, spec: ScanSpec) -> Series:
         segment.contains(event_us[0].as_py()) and segment.contains(event_us[-1].as_py())
     ):
         raise FragmentMismatchError(
-            f"a fragment holds readings outside {label}; nothing of it was changed. Run 'disarray reingest' on its file"
+            f"a fragment holds readings outside {label}; nothing of it was changed. "
+            "Run 'disarray files reingest' on its file"
         )
     return Series(merged.readings, attributes=spec.attributes, label=label)

@@ -129,7 +129,7 @@ def _run(fragment: FragmentInput, *, rank: int, names: Sequence[str]) -> _Run | 
     if table.num_rows != fragment.rows:
         raise FragmentMismatchError(
             f"a fragment of {fragment.uri} holds {table.num_rows} valid readings where the catalog says "
-            f"{fragment.rows}; nothing of the segment was changed. Run 'disarray reingest' on the file"
+            f"{fragment.rows}; nothing of the segment was changed. Run 'disarray files reingest' on the file"
         )
     if not table.num_rows:
         return None
@@ -138,7 +138,7 @@ def _run(fragment: FragmentInput, *, rank: int, names: Sequence[str]) -> _Run | 
         # Unseen, it would fold in the wrong order and give plausible numbers.
         raise FragmentMismatchError(
             f"a fragment of {fragment.uri} is not sorted by event time; nothing of the segment was changed. "
-            "Run 'disarray reingest' on the file"
+            "Run 'disarray files reingest' on the file"
         )
     return _Run(
         table,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from disarray.kernels.segment_rows import whole_ties
-from disarray.kernels.vectors import identity, vector_of
+from disarray.kernels.vectors import identity, ranks, vector_of
 from disarray.model.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.read_spec import KeyKind
 
@@ -42,8 +42,8 @@ class Groups:
 def find_losers(rows: Rows, spec: ScanSpec) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The canonical places of the readings that lose, and beside each its winner's.
 
-    Of the readings under one key the one with the higher priority wins, then the greater uri by bytes, then the
-    later position.
+    Of the readings under one key the one with the greater value in the column of the rule wins, where it names one,
+    then the one with the higher priority, then the greater uri by bytes, then the later position.
     """
     event_us = rows.numbers(EVENT_US)
     places = _candidates(rows, event_us, spec.key.kind)
@@ -68,7 +68,8 @@ def find_losers(rows: Rows, spec: ScanSpec) -> tuple[NDArray[np.int64], NDArray[
         order = np.lexsort((source, priority, occurrence, group))
         last = _last_of_each(group[order], occurrence[order])
     else:
-        order = np.lexsort((rows.numbers(POSITION)[members], source, priority, group))
+        newest = _newest(rows, members, spec)
+        order = np.lexsort((rows.numbers(POSITION)[members], source, priority, *newest, group))
         last = _last_of_each(group[order])
     ordered = members[order]
     winner_of = np.repeat(ordered[last], np.diff(last, prepend=-1))
@@ -96,6 +97,13 @@ def group_equal(
     for key in keys:
         same &= key[order][1:] == key[order][:-1]
     return Groups(*_repeated(order, same))
+
+
+def _newest(rows: Rows, members: NDArray[np.int64], spec: ScanSpec) -> list[NDArray[Any]]:
+    """Numbers in the order of the column by which readings are chosen; NULL is older than anything."""
+    if spec.conflict.column is None:
+        return []
+    return [ranks(vector_of(rows.at(members, [spec.conflict.column]).column(0)))]
 
 
 def _candidates(rows: Rows, event_us: NDArray[np.int64], kind: KeyKind) -> NDArray[np.int64]:

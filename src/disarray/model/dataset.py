@@ -11,6 +11,7 @@ from disarray.model.read_spec import Key, ReadSpec, RejectLimits
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from disarray.model.conflict_rule import Conflict
     from disarray.model.format import Column, ColumnType, EventTime, Format
     from disarray.model.metrics import Metric
     from disarray.model.rollups import Rollup
@@ -93,7 +94,7 @@ class Dataset:
     attributes: Mapping[str, Mapping[str, AttributeValue]]  # subject, or EVERY_SUBJECT → name → value
     order_by: tuple[str, ...]
     key: Key
-    priority: int
+    conflict: Conflict
     segment_us: int
     horizon_us: int | None
     future_tolerance_us: int

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from disarray.model.attributes import read_attributes
+from disarray.model.conflict_rule import BY_PATH, Conflict, ConflictRule
 from disarray.model.dataset import Dataset, OnShrink, Reread, Store, SubjectKind, SubjectRule
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.format import ColumnType
@@ -75,10 +76,13 @@ def _clock_text(value: object) -> str:
 def restore_dataset(written: Mapping[str, object], version: Version) -> Dataset:
     """A dataset from its `written`, under the version that it had: the rules behind the hash may have changed since."""
     problems = Problems("a definition that was in force before")
-    formats = written.get("formats", {})
+    formats, described = written.get("formats", {}), written["dataset"]
     assert isinstance(formats, dict)
+    assert isinstance(described, dict)
+    # All files of a dataset had the same priority: it never chose between two of them.
+    former = {key: value for key, value in described.items() if key != "priority"}
     [dataset] = read_datasets(
-        {"dataset": [written["dataset"]]}, problems=problems, descriptions=formats, folder=PurePath("/")
+        {"dataset": [former]}, problems=problems, descriptions=formats, folder=PurePath("/")
     )
     problems.raise_if_any()
     return replace(dataset, parse_version=version.parse, scan_version=version.scan)
@@ -115,7 +119,7 @@ def _read_dataset(
         attributes=attributes,
         order_by=table.optional("order_by", several(column_name(types)), ()),
         key=table.optional("key", _key(types), Key(KeyKind.CONTENT)),
-        priority=table.optional("priority", integer(at_least=-1_000_000, at_most=1_000_000), 0),
+        conflict=table.optional("conflict", _conflict(types), BY_PATH),
         segment_us=table.optional("segment", duration(at_least=SECOND, at_most=LONGEST_SEGMENT_US), DAY),
         horizon_us=table.optional("horizon", or_none(duration(at_least=SECOND)), None),
         future_tolerance_us=table.optional("future_tolerance", duration(), DAY),
@@ -135,6 +139,11 @@ def _read_dataset(
             read_rollup(each, rollup, known, zone_name=event_time.zone or "UTC")
             for each, rollup in table.tables("rollups", "rollup", name=name)
         ),
+    )
+    _check_conflict(table, dataset)
+    table.retired(
+        "priority",
+        "all files of a dataset had the same, so it chose nothing: remove it; conflict says which file wins",
     )
     table.close()
     return with_versions(replace(dataset, written=_written(dataset, table, descriptions)))
@@ -189,6 +198,28 @@ def _key(types: Mapping[str, ColumnType]) -> Callable[[object], Key]:
         return Key(KeyKind.COLUMNS, several(column_name(types))(value))
 
     return read
+
+
+def _conflict(types: Mapping[str, ColumnType]) -> Callable[[object], Conflict]:
+    def read(value: object) -> Conflict:
+        plain = (ConflictRule.PATH, ConflictRule.ARRIVAL, ConflictRule.PARK)
+        if value in plain:
+            return Conflict(ConflictRule(str(value)))
+        if isinstance(value, dict) and value.keys() == {"newest"}:
+            return Conflict(ConflictRule.NEWEST, column_name(types)(value["newest"]))
+        raise MisfitError("'path', 'arrival', 'park' or { newest = \"column\" }")
+
+    return read
+
+
+def _check_conflict(table: Table, dataset: Dataset) -> None:
+    if dataset.conflict.rule is not ConflictRule.PATH and dataset.key.kind is not KeyKind.COLUMNS:
+        table.refuse(
+            "conflict",
+            'readings can disagree only under a key of columns: give key = ["…"], or leave conflict out',
+        )
+    if dataset.conflict.column in dataset.key.columns:
+        table.refuse("conflict", f"'{dataset.conflict.column}' is part of the key, and equal under it")
 
 
 def _read_limits(table: Table) -> RejectLimits:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 20
 STRIDE_BYTES = 4 * BLOCK_BYTES
 HASH_BYTES = 16
+# No instrument writes more into one file. A sparse file says any size for nothing, and reading it takes days.
+MAX_FILE_BYTES = 256 << 30
 
 _LAYOUT = 1
 # dataclasses.astuple copies deeply: for a small file that is dearer than the rest of its fingerprint.

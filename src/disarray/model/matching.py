@@ -34,8 +34,9 @@ class Match:
 def match_file(uri: str, datasets: Sequence[Dataset]) -> Match | None:
     """The one dataset whose roots and globs take the file, or None; two that do are an error."""
     found: list[tuple[Dataset, str]] = []
+    path = _path_of(uri)
     for dataset in datasets:
-        relative = _below_roots(_path_of(uri), dataset.roots)
+        relative = _below_roots(path, dataset.roots)
         if relative is not None and any(_glob(pattern).fullmatch(relative) for pattern in dataset.files):
             found.append((dataset, relative))
     if not found:
@@ -47,6 +48,17 @@ def match_file(uri: str, datasets: Sequence[Dataset]) -> Match | None:
         )
     dataset, relative = found[0]
     return Match(dataset, _subject(uri, dataset, relative))
+
+
+def matches_glob(uri: str, roots: Sequence[str], glob: str) -> bool:
+    """Whether one pattern of a dataset takes a file below its roots."""
+    relative = _below_roots(_path_of(uri), roots)
+    return relative is not None and _glob(glob).fullmatch(relative) is not None
+
+
+def subject_of(uri: str, match: Match, fields: Mapping[str, str | None]) -> str:
+    """The subject that a file is about: from its path, or from what its preamble says."""
+    return match.subject or subject_from_preamble(uri, match.dataset, fields)
 
 
 def subject_from_preamble(uri: str, dataset: Dataset, fields: Mapping[str, str | None]) -> str:

@@ -26,6 +26,37 @@ class Reason(StrEnum):
     REMOVE = "remove"
 
 
+# Keys of metadata that the server writes, as in the function ``reserved_keys``: what was decided about a file, by whom,
+# and what a worker found in it. An announcement that carries one would speak for operators.
+RESERVED_KEYS = frozenset(
+    {
+        "reasons",
+        "release",
+        "release_readings",
+        "release_version",
+        "reason",
+        "by",
+        "role",
+        "why",
+        "part",
+        "queue_id",
+        "outcome",
+        "change",
+        "bytes",
+        "lines",
+        "rejected",
+        "message",
+        "parked_hash",
+        "logical_start",
+        "logical_end",
+        "sealed",
+        "run_id",
+        "conflicts",
+        "error",
+    }
+)
+
+
 @dataclass(frozen=True)
 class Notification:
     """One file that somebody saw; metadata may carry ``content_hash``, ``dataset`` and ``parse_version``."""

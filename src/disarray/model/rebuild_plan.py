@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disarray.errors import RebuildBlockedError
-from disarray.model.plan import CatalogChanges, FragmentState
+from disarray.model.plan import CatalogChanges, Decisions, FragmentState, former_states, restored_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -21,14 +21,18 @@ def plan_reread(
     *,
     horizon_start_us: int | None,
     sealed: Collection[int] = (),
+    withdrawn: Iterable[FragmentEntry] = (),
 ) -> CatalogChanges:
     """Drop all that is known of a subject and add what its files say now, each of them read whole.
 
     What counted goes on counting, and what waits for an operator goes on waiting: an operator's decisions outlive a
     definition. What counted in a segment that is sealed stays counted there; anything else for it is parked.
+    `withdrawn` is what files said before they were blacklisted that are allowed again now: read anew, they count for
+    what they counted for then.
     """
+    every = list(changes)
     before: dict[str, list[FragmentEntry]] = defaultdict(list)
-    for fragment in known:
+    for fragment in (*known, *withdrawn, *(old for change in every for old in change.moved_from)):
         before[fragment.source_uri].append(fragment)
     added = [
         replace(
@@ -37,7 +41,7 @@ def plan_reread(
             if fragment.segment_us in sealed
             else _state(fragment, change, before[change.source_uri], horizon_start_us=horizon_start_us),
         )
-        for change in changes
+        for change in every
         if not change.is_removed
         for fragment in change.fragments
         if not _counted_when_sealed(fragment, before[change.source_uri])
@@ -47,6 +51,7 @@ def plan_reread(
         dropped=tuple(fragment for fragment in known if fragment.state is not FragmentState.SEALED),
         cut=(),
         released=(),
+        decisions=Decisions.of(every),
     )
 
 
@@ -59,31 +64,22 @@ def _state(
 ) -> FragmentState:
     if change.is_released or change.ignores_horizon:
         return FragmentState.ACTIVE
-    # Times tell the old fragments apart, unless it is the times that are read differently now: then positions do.
-    kept = [old for old in before if old.state is not FragmentState.SEALED]
-    states = {old.state for old in kept if _meets_in_time(old, fragment)} or {
-        old.state for old in kept if _meets_in_file(old, fragment)
-    }
+    is_too_late = horizon_start_us is not None and fragment.segment_us < horizon_start_us
+    otherwise = FragmentState.PARKED if is_too_late else FragmentState.ACTIVE
+    if change.is_allowed:
+        return restored_state(fragment, before, otherwise=otherwise)
+    states = former_states(fragment, before)
     if FragmentState.ACTIVE in states and len(states) > 1:
         raise RebuildBlockedError(
             f"{change.source_uri} has readings that count and others that are in quarantine or were rejected, and the "
             "new definition puts them into one segment. Release those in quarantine; or blacklist the file and allow "
-            "it again: then all of it counts"
+            "it again: then what shares a segment with them waits in quarantine"
         )
     if states:
         # Of what is parked and what was rejected in one segment, an operator is asked again.
         return FragmentState.PARKED if FragmentState.PARKED in states else next(iter(states))
-    is_too_late = horizon_start_us is not None and fragment.segment_us < horizon_start_us
-    return FragmentState.PARKED if is_too_late else FragmentState.ACTIVE
+    return otherwise
 
 
 def _counted_when_sealed(fragment: FragmentEntry, before: Sequence[FragmentEntry]) -> bool:
     return any(old.state is FragmentState.SEALED and old.segment_us == fragment.segment_us for old in before)
-
-
-def _meets_in_time(old: FragmentEntry, new: FragmentEntry) -> bool:
-    return old.first_us <= new.last_us and new.first_us <= old.last_us
-
-
-def _meets_in_file(old: FragmentEntry, new: FragmentEntry) -> bool:
-    return old.first_position <= new.last_position and new.first_position <= old.last_position

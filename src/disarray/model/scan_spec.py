@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from disarray.model.conflict_rule import BY_PATH, Conflict
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -27,6 +29,7 @@ class ScanSpec:
     metrics: tuple[Metric, ...]
     rollups: tuple[Rollup, ...]
     attributes: tuple[Attribute, ...] = ()
+    conflict: Conflict = BY_PATH
 
 
 def scan_spec_of(dataset: Dataset, subject: str) -> ScanSpec:
@@ -37,6 +40,7 @@ def scan_spec_of(dataset: Dataset, subject: str) -> ScanSpec:
         has_channel=dataset.channel is not None,
         order_by=dataset.order_by,
         key=dataset.key,
+        conflict=dataset.conflict,
         metrics=dataset.metrics,
         rollups=dataset.rollups,
         attributes=dataset.attributes_of(subject),

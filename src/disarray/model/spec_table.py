@@ -53,6 +53,7 @@ class Table:
         self.problems = problems
         self._kind = kind
         self._known = problems.known_keys.setdefault(kind, set())
+        self._retired: set[str] = set()
 
     def required(self, key: str, read: Callable[[object], Value], fallback: Default) -> Value | Default:
         """The value of a key that has to be there; `fallback` only lets the check of the rest go on."""
@@ -94,6 +95,12 @@ class Table:
         for index, value in enumerate(values):
             yield self._child(f"{key}[{index}]", value, kind)
 
+    def retired(self, key: str, message: str) -> None:
+        """Refuse a key that meant something once, with what to do instead; it is known no more."""
+        self._retired.add(key)
+        if key in self.values:
+            self.refuse(key, message)
+
     def refuse(self, key: str, message: str) -> None:
         """Note a fault at one of this table's keys."""
         self.problems.add(self.path_of(key), message)
@@ -105,7 +112,7 @@ class Table:
     def close(self) -> None:
         """Refuse what nobody asked for: a misspelt key would otherwise be ignored without a word."""
         for key in self.values:
-            if key not in self._known:
+            if key not in self._known and key not in self._retired:
                 self.refuse(key, f"unknown key; {near_miss(key, self._known)}")
 
     def _child(self, key: str, value: object, kind: str) -> Table:

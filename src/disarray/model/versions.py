@@ -9,6 +9,7 @@ from datetime import time
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from disarray.model.conflict_rule import BY_PATH
 from disarray.model.expression_text import canonical_text
 from disarray.model.expressions import Binary, Call, Case, ColumnRef, IsNull, Literal, Negate, Not
 
@@ -42,7 +43,9 @@ def scan_version(dataset: Dataset) -> str:
         {
             "rules": SCAN_RULES,
             "key": _plain(dataset.key),
-            "priority": dataset.priority,
+            # As it was before there were rules, so that datasets without one are not scanned again.
+            "priority": 0,
+            **({} if dataset.conflict == BY_PATH else {"conflict": _plain(dataset.conflict)}),
             "attribute_types": _plain(dataset.attribute_types),
             "attributes": _plain(dataset.attributes),
             "metrics": {metric.name: _plain(metric) for metric in dataset.metrics},
@@ -62,7 +65,7 @@ def changed_parts(before: Dataset, after: Dataset) -> tuple[str, ...]:
         *_named_changes("rollup", before.rollups, after.rollups),
         *(
             f"{name} changed"
-            for name in ("key", "priority", "attributes")
+            for name in ("key", "conflict", "attributes")
             if _plain(getattr(before, name)) != _plain(getattr(after, name))
         ),
     ]

@@ -10,7 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disarray.control import audit as control_audit
-from disarray.control import verification
+from disarray.control import moving_files, verification
+from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.store.audit_bases import RULE as BASES
 from disarray.store.audit_bases import find_wrong_bases
@@ -21,14 +22,18 @@ from disarray.store.audit_lake import (
     find_orphans,
 )
 from disarray.store.audit_rules import RULES
+from disarray.store.belonging import belonging_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
-    from disarray.control.audit import Finding
     from disarray.control.connections import Connection
+    from disarray.model.dataset import Dataset
     from disarray.store.audit_rules import Rule
     from disarray.store.lake import Lake
+
+
+BELONGING = "files_count_where_they_belong"
 
 
 class Outcome(StrEnum):
@@ -54,7 +59,9 @@ class AuditSettings:
     """How far an audit looks.
 
     `patience` is how long something may wait that somebody is about to do: zero for a system that is at rest, where
-    nothing is. `orphans_after` is what housekeeping leaves files of dead runs, and twice the time between its turns.
+    nothing is. `datasets` are those of the project; without them, where a file belongs is not derived, only held
+    against where it counts. `orphans_after` is what housekeeping leaves files of dead runs, and twice the time between
+    its turns.
     """
 
     patience: timedelta = timedelta(minutes=10)
@@ -62,6 +69,7 @@ class AuditSettings:
     orphans_after: timedelta = timedelta(days=1, hours=2)
     is_deep: bool = False
     limit: int = 100
+    datasets: Collection[Dataset] = ()
 
 
 def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = None) -> list[Verdict]:
@@ -81,6 +89,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *control_audit.audit_limits(connection, limit=limit),
             *control_audit.audit_origins(connection, limit=limit),
             *islice(_wrong_bases(connection, notes), limit),
+            *islice(_misplaced_files(connection, settings.datasets, notes), limit),
         ]
         live = control_audit.list_live_lake_files(connection)
     # Outside of it, so that no snapshot is held for as long as reading takes: what was needed a moment ago is there.
@@ -104,6 +113,31 @@ def _wrong_bases(connection: Connection, notes: dict[str, str]) -> Iterator[Find
     if stale:
         shown = ", ".join(stale[:3]) + (" …" if len(stale) > 3 else "")
         notes[BASES] = f"not at rest: what is stale of {shown} is left out"
+
+
+def _misplaced_files(
+    connection: Connection, datasets: Collection[Dataset], notes: dict[str, str]
+) -> Iterator[Finding]:
+    unmatched = 0
+    if not datasets:
+        notes[BELONGING] = "no disarray.toml was given: where files belong was not derived"
+        for file in moving_files.list_known_files(connection, with_fingerprints=False):
+            elsewhere = [
+                f"{dataset}/{subject}"
+                for dataset, subject in file.homes
+                if (dataset, subject) != (file.dataset or dataset, file.subject_key)
+            ]
+            if elsewhere and not file.is_queued:
+                detail = f"known as {file.dataset}/{file.subject_key}, counts for {' and '.join(elsewhere)}"
+                yield Finding(BELONGING, file.source_uri, detail)
+        return
+    for each in belonging_files(connection, datasets):
+        unmatched += each.dataset is None
+        if each.is_elsewhere and not each.is_on_its_way:
+            detail = f"counts for {each.counts_for}, belongs to {each.belongs_to}"
+            yield Finding(BELONGING, each.file.source_uri, detail)
+    if unmatched:
+        notes[BELONGING] = f"{unmatched:,} files that no dataset takes any more are left out: disarray status"
 
 
 def _verdicts(findings: Iterable[Finding], notes: dict[str, str], *, is_deep: bool) -> Iterator[Verdict]:

@@ -14,9 +14,17 @@ from blake3 import blake3
 
 from disarray.control import catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
-from disarray.errors import DisarrayError
+from disarray.errors import DisarrayError, FragmentReadError
 from disarray.kernels.digests import digest_readings
+from disarray.kernels.fragment_reader import FragmentReader, read_fragment
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
+from disarray.store.audit_ends import (
+    SegmentRows,
+    find_wrong_ends,
+    find_wrong_fragments,
+    find_wrong_generations,
+    find_wrong_summaries,
+)
 from disarray.store.lake_readings import LakeReadings
 from disarray.store.segments import look_up_segments
 from disarray.store.sweeping import list_entries
@@ -45,7 +53,10 @@ def find_missing_files(lake: Lake, files: Iterable[LiveLakeFile]) -> Iterator[Fi
 
 
 def find_changed_files(lake: Lake, files: Iterable[LiveLakeFile]) -> Iterator[Finding]:
-    """Files whose bytes are not those that were written; reads all of them."""
+    """Files whose bytes are not those that were written; reads all of them.
+
+    Damage that lies in row groups which nothing needs any more, because their source was read again, is no finding.
+    """
     for file in files:
         path = Path(lake.absolute(file.path))
         try:
@@ -56,10 +67,27 @@ def find_changed_files(lake: Lake, files: Iterable[LiveLakeFile]) -> Iterator[Fi
         except OSError as error:
             yield Finding("lake_files_are_as_written", file.path, error.strerror or str(error))
             continue
-        if hasher.hexdigest() != file.checksum:
+        if hasher.hexdigest() != file.checksum and not _is_damage_spent(str(path), file):
             yield Finding(
                 "lake_files_are_as_written", file.path, f"checksum {hasher.hexdigest()}, not {file.checksum}"
             )
+
+
+def _is_damage_spent(path: str, file: LiveLakeFile) -> bool:
+    """Whether all that is needed of a file is as written, and what differs is a row group that is not needed."""
+    needed = dict(zip(file.row_groups, file.digests, strict=True))
+    former = dict(zip(file.former_row_groups, file.former_digests, strict=True))
+    return not any(
+        digest is None or _is_damaged(path, number, digest) for number, digest in needed.items()
+    ) and any(number not in needed and _is_damaged(path, number, digest) for number, digest in former.items())
+
+
+def _is_damaged(path: str, row_group: int, digest: str) -> bool:
+    try:
+        read_fragment(path, row_group, digest=digest)
+    except FragmentReadError:
+        return True
+    return False
 
 
 def find_orphans(connection: Connection, lake: Lake, *, after: timedelta) -> Iterator[Finding]:
@@ -76,12 +104,16 @@ def find_orphans(connection: Connection, lake: Lake, *, after: timedelta) -> Ite
 
 
 def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Finding]:
-    """Segments whose fragments do not give the digest that they were scanned with; reads every reading."""
+    """Segments whose fragments do not give what was written down when they were scanned; reads every reading."""
     for subject_key in verification.list_verified_subjects(connection):
+        stored = verification.load_subject(connection, subject_key)
         for (name, _), made in definitions.load_subject_versions(connection, [subject_key]).items():
             dataset = definitions.load_definition(connection, name, made.version)
             entries = catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
             wanted = [entry.segment_us for entry in entries if not entry.is_sealed]
+            written = SegmentRows.of(stored, name)
+            yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_us)
+            yield from find_wrong_generations(stored, name)
             for page in _pages(wanted):
                 contents = look_up_segments(connection, dataset, subject_key, segments=page)
                 for content in contents.values():
@@ -98,6 +130,10 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
                             place,
                             f"digest {digest}, scanned was {content.entry.digest}",
                         )
+                    elif read is not None:
+                        yield from find_wrong_summaries(read, content.entry, written, place)
+                        with FragmentReader() as reader:
+                            yield from find_wrong_fragments(reader, content.fragments, lake, place)
 
 
 def _what_is_wrong(path: Path, file: LiveLakeFile) -> str | None:
@@ -107,9 +143,13 @@ def _what_is_wrong(path: Path, file: LiveLakeFile) -> str | None:
             return f"{size:,} bytes, not {file.bytes:,}"
         with closing(pq.ParquetFile(path)) as opened:
             footer = opened.metadata
-            for number, readings in zip(file.row_groups, file.readings, strict=True):
-                if number >= footer.num_row_groups or footer.row_group(number).num_rows != readings:
-                    return f"row group {number} does not have {readings:,} readings"
+            rows = [footer.row_group(number).num_rows for number in range(footer.num_row_groups)]
+            needed = zip(file.row_groups, file.readings, file.first_rows, strict=True)
+            for number, readings, first_row in needed:
+                if number >= len(rows) or (
+                    rows[number] != readings if first_row is None else rows[number] < first_row + readings
+                ):
+                    return f"row group {number} does not have {(first_row or 0) + readings:,} readings"
     except OSError as error:
         return error.strerror or str(error)
     except pa.ArrowException as error:

@@ -107,10 +107,16 @@ RULES = (
         _VERIFY + ". " + _REPORT,
     ),
     Rule(
+        "files_count_where_they_belong",
+        Guarantee.CONFLUENCE,
+        "These files count for another dataset or subject than their path, content and the definitions say.",
+        "disarray files reingest FILE moves it to where it belongs",
+    ),
+    Rule(
         "stale_numbers_wait_for_their_repair",
         Guarantee.CONFLUENCE,
         "Numbers of these subjects are stale, and nothing is queued that mends them.",
-        "disarray reconcile SUBJECT queues it; is a worker running?",
+        "disarray reconcile SUBJECT queues it, disarray rebuild where a file is to leave; is a worker running?",
     ),
     Rule(
         "a_subject_has_one_definition",
@@ -222,6 +228,13 @@ RULES = (
         Guarantee.NO_DOUBLE_EFFECT,
         "Bytes of the lake changed since they were written.",
         _RESTORE,
+        is_deep=True,
+    ),
+    Rule(
+        "segments_say_when_they_begin_and_end",
+        Guarantee.CONFLUENCE,
+        'These segments or series begin or end elsewhere than their readings: the horizon or an "as of" is wrong.',
+        _VERIFY,
         is_deep=True,
     ),
     Rule(

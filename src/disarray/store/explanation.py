@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from disarray.control import explanations, values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError
-from disarray.model.segments import LAST_US
+from disarray.model.segments import LAST_US, datetime_of
 from disarray.store.bases import EXTREMES, by_channel, segment_at
 from disarray.store.definitions import assert_made_under
 from disarray.store.values import value_at
@@ -135,6 +135,8 @@ def _origins(
                     channel=name,
                     # The far end of time is no instant that the database could hold.
                     at_us=min(instant, segment.tail.last_reading_us or instant),
+                    # At the earliest: which reading it is, the value tells.
+                    reading_us=segment.tail.last_reading_us if segment.covers(instant) else segment.first_us,
                 ),
             )
             for name, segment in found.items()
@@ -147,9 +149,11 @@ def _explanation(metric: Metric, value: Value, origin: _Origin) -> Explanation:
         head.last_reading_us is None or value.reading_us > head.last_reading_us
     )
     base, local = _parts(metric, value, head=head, tail=tail, was_reset=was_reset)
-    return Explanation(
-        value=value, base=base, local=local, segment=origin.segment, restatements=origin.restatements
-    )
+    reading_at = datetime_of(value.reading_us)
+    restatements = [
+        noted for noted in origin.restatements if noted.changed_to is None or noted.changed_to >= reading_at
+    ]
+    return Explanation(value=value, base=base, local=local, segment=origin.segment, restatements=restatements)
 
 
 def _parts(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -22,6 +23,7 @@ from disarray.store.rollups import rollup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import RawIOBase
     from pathlib import Path
 
     from disarray.control.connections import Connection
@@ -67,15 +69,23 @@ class FileFormat(StrEnum):
     ARROW = "arrow"
 
 
+# A spreadsheet takes a cell that begins so for a formula, and a formula can send what is beside it anywhere.
+_FORMULA = r"^[=+\-@\t\r\n]"
+_PLAIN_NUMBER = r"^[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?$"
+
+
 @contextmanager
 def table_writer(
-    path: Path, schema: pa.Schema, file_format: FileFormat
+    path: Path, schema: pa.Schema, file_format: FileFormat, *, escapes_formulas: bool = True
 ) -> Iterator[Callable[[pa.Table], None]]:
-    """Writes tables one after the other; the file appears under its name once all of it is written."""
+    """Writes tables one after the other; the file appears under its name once all of it is written.
+
+    In CSV, text that a spreadsheet would take for a formula gets an apostrophe before it, unless told otherwise.
+    """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with _open_writer(part, schema, file_format) as writer:
-            yield writer.write_table
+        with _open_writer(str(part), schema, file_format) as writer:
+            yield _writing(writer, file_format, escapes_formulas=escapes_formulas)
         part.replace(path)
     except OSError as error:
         raise ExportError(
@@ -83,6 +93,31 @@ def table_writer(
         ) from error
     finally:
         part.unlink(missing_ok=True)
+
+
+@contextmanager
+def stream_writer(
+    stream: RawIOBase, schema: pa.Schema, file_format: FileFormat, *, escapes_formulas: bool = True
+) -> Iterator[Callable[[pa.Table], None]]:
+    """The same into a pipe: whoever reads it sees tables as they are written, and has to look whether we ended well."""
+    with _open_writer(stream, schema, file_format) as writer:
+        yield _writing(writer, file_format, escapes_formulas=escapes_formulas)
+
+
+def without_formulas(table: pa.Table) -> pa.Table:
+    """The table with an apostrophe before every text that a spreadsheet would compute; numbers are left alone."""
+    for number, field in enumerate(table.schema):
+        if not pa.types.is_string(field.type):
+            continue
+        column = table.column(number)
+        risky = pc.and_(
+            pc.match_substring_regex(column, _FORMULA),
+            pc.invert(pc.match_substring_regex(column, _PLAIN_NUMBER)),
+        )
+        if pc.any(risky).as_py():
+            escaped = pc.binary_join_element_wise("'", column, "")
+            table = table.set_column(number, field, pc.if_else(risky, escaped, column))
+    return table
 
 
 def metrics_tables(
@@ -153,13 +188,21 @@ def _typed(number: Number | None) -> dict[str, Number | None]:
     return {"int_value" if isinstance(number, int) else "float_value": number}
 
 
-def _open_writer(part: Path, schema: pa.Schema, file_format: FileFormat) -> Any:
+def _writing(writer: Any, file_format: FileFormat, *, escapes_formulas: bool) -> Callable[[pa.Table], None]:
+    write: Callable[[pa.Table], None] = writer.write_table
+    if file_format is FileFormat.CSV and escapes_formulas:
+        return lambda table: write(without_formulas(table))
+    return write
+
+
+def _open_writer(sink: str | RawIOBase, schema: pa.Schema, file_format: FileFormat) -> Any:
     match file_format:
         case FileFormat.CSV:
-            return pa_csv.CSVWriter(str(part), schema)
+            return pa_csv.CSVWriter(sink, schema)
         case FileFormat.PARQUET:
-            return pq.ParquetWriter(str(part), schema, compression="zstd")
+            return pq.ParquetWriter(sink, schema, compression="zstd")
         case FileFormat.ARROW:
-            return pa.ipc.new_file(str(part), schema)
+            # A pipe cannot be gone back in: there it is the streaming form, which has no index at its end.
+            return pa.ipc.new_file(sink, schema) if isinstance(sink, str) else pa.ipc.new_stream(sink, schema)
         case _:
             assert_never(file_format)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import tempfile
+import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +51,16 @@ class Lake:
             raise FragmentWriteError.at(self.root, error) from error
         with folder as path:
             yield Path(path)
+
+    @contextmanager
+    def scratch_path(self) -> Iterator[Path]:
+        """As `scratch_folder`, but whoever has something to put there makes it: most passes have nothing."""
+        folder = self.root / f"{SCRATCH_PREFIX}{uuid.uuid4().hex[:8]}"
+        try:
+            yield folder
+        finally:
+            if folder.exists():
+                shutil.rmtree(folder, ignore_errors=True)
 
     def relative(self, path: str) -> str:
         """The path as the catalog keeps it."""

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from disarray.errors import FragmentReadError, ReadingsGoneError
 from disarray.kernels.folds import fold_metric
-from disarray.kernels.fragments import FragmentReader
+from disarray.kernels.fragment_reader import FragmentReader
 from disarray.kernels.merging import merge_fragments
 from disarray.kernels.running_values import local_values
 from disarray.kernels.scanning import series_of
@@ -53,7 +53,7 @@ class LakeReadings:
         segment = Segment(entry.segment_us, entry.segment_us + dataset.segment_us)
         unit = scan_unit(entry.segment_us, entry.revision, content.fragments)
         spec = scan_spec_of(dataset, subject_key)
-        merged = merge_fragments(self._inputs(unit.fragments), spec)
+        merged = merge_fragments(self._inputs(unit.fragments, subject_key), spec)
         if channels is not None and spec.has_channel:
             # Winners are chosen within a channel and folds run along one: the others can be left out afterwards.
             merged = _only(merged, channels)
@@ -79,10 +79,15 @@ class LakeReadings:
     ) -> None:
         """Nothing: fragments are in the lake before a commit names them."""
 
-    def _inputs(self, fragments: Sequence[FragmentEntry]) -> list[FragmentInput]:
+    def _inputs(self, fragments: Sequence[FragmentEntry], subject_key: str) -> list[FragmentInput]:
         try:
             with FragmentReader() as reader:
-                return fragment_inputs(reader, fragments, self.lake.absolute, priority=self.dataset.priority)
+                return fragment_inputs(
+                    reader,
+                    fragments,
+                    self.lake.absolute,
+                    subject_key=subject_key,
+                )
         except FragmentReadError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 raise ReadingsGoneError(

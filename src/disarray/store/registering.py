@@ -7,10 +7,22 @@ from typing import TYPE_CHECKING
 from disarray.control import definitions, readings
 from disarray.control.connections import transaction
 from disarray.errors import StoreMismatchError
+from disarray.store.belonging import queue_moves
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from disarray.control.connections import Connection
     from disarray.model.dataset import Dataset
+
+
+def register_all(
+    connection: Connection, datasets: Collection[Dataset], *, is_on_purpose: bool = False
+) -> None:
+    """Make all datasets of a project known, and queue the files that belong to another one now."""
+    for dataset in datasets:
+        register(connection, dataset, is_on_purpose=is_on_purpose)
+    queue_moves(connection, datasets)
 
 
 def register(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import values
 from disarray.control.snapshots import snapshot
+from disarray.errors import InvalidRequestError
 from disarray.model.rollup_parts import RollupPart, bucket_value
 from disarray.model.segments import microseconds_of
 from disarray.store.definitions import assert_made_under
@@ -43,14 +44,32 @@ class RolledUp:
 
 
 def rollup(
-    connection: Connection, *, dataset: Dataset, subject_key: str, rollup: Rollup, from_us: int, to_us: int
+    connection: Connection,
+    *,
+    dataset: Dataset,
+    subject_key: str,
+    rollup: Rollup,
+    from_us: int,
+    to_us: int,
+    most_values: int | None = None,
 ) -> RolledUp:
     """The buckets that overlap [from_us, to_us) and hold readings. The newest may still be filling."""
     with snapshot(connection):
         assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)
         stored = values.load_rollup(
-            connection, dataset.name, subject_key, rollup=rollup.name, from_us=from_us, to_us=to_us
+            connection,
+            dataset.name,
+            subject_key,
+            rollup=rollup.name,
+            from_us=from_us,
+            to_us=to_us,
+            limit=None if most_values is None else most_values + 1,
+        )
+    if most_values is not None and len(stored) > most_values:
+        raise InvalidRequestError(
+            f"this asks for more than {most_values:,} parts of buckets, which are not answered at once. Nothing was "
+            "changed; ask for a shorter span"
         )
     stale_from_us = None if stale_from is None else microseconds_of(stale_from)
     by_bucket: dict[tuple[str, int], dict[str, list[StoredPart]]] = defaultdict(lambda: defaultdict(list))

@@ -33,9 +33,8 @@ def look_up_segments(
     )
     by_start = {entry.segment_us: entry for entry in entries}
     grouped: dict[int, list[FragmentEntry]] = {start: [] for start in wanted if start in by_start}
-    for fragment in catalog.load_segment_fragments(
-        connection, dataset.name, subject_key, segments=list(grouped)
-    ):
+    found = catalog.load_segment_fragments(connection, dataset.name, subject_key, segments=list(grouped))
+    for fragment in catalog.with_arrivals(connection, dataset, found):
         grouped[fragment.segment_us].append(fragment)
     return {start: SegmentContent(by_start[start], tuple(fragments)) for start, fragments in grouped.items()}
 

@@ -1,11 +1,16 @@
-"""Rows on their way from a scan into a table: staged by a task, streamed by whoever commits."""
+"""Rows on their way from a scan into the database: staged by a task, streamed by whoever commits.
+
+Two kinds share a file: rows of a table of readings, as binary COPY takes them, and summaries with rollup parts as JSON
+documents, one a line. A task prepares both; the driver holds where they lie, and never more than a piece of them.
+"""
 
 from __future__ import annotations
 
+import json
 import uuid
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from disarray.errors import FragmentWriteError
 from disarray.kernels.copying import encode_rows
@@ -15,10 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from types import TracebackType
 
+    import pyarrow as pa
+
     from disarray.kernels.scanning import KeptReadings
     from disarray.model.tables import ReadingsTable
 
 _PIECE = 1 << 20
+# So many rows are made into objects of Python at a time: some megabytes.
+_DOCUMENT_ROWS = 5_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +48,16 @@ class StagedRows:
     kept: int
     replaces: bool  # the table may hold rows beyond those that are kept, which have to go
     added: int
+    path: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedParts:
+    """The summaries and rollup parts of one segment: so many rows, in documents that lie in the file."""
+
+    rows: int
     path: str
     offset: int
     length: int
@@ -81,10 +100,7 @@ class StagingFile:
             known = count_rows_alike(
                 rows, uris, merged.sources, stored_rows=wanted.stored_rows, stored_digest=wanted.stored_digest
             )
-        try:
-            offset, length = self._write(encode_rows(rows.slice(known)))
-        except OSError as error:
-            raise FragmentWriteError.at(self._path, error) from error
+        offset, length = self._write(encode_rows(rows.slice(known)))
         return StagedRows(
             digest=digest,
             kept=known,
@@ -95,14 +111,50 @@ class StagingFile:
             length=length,
         )
 
+    def put_parts(self, parts: Mapping[str, pa.Table]) -> StagedParts:
+        """Stage the rows of a segment by table (`metrics`, `rollups`); columns are named like the catalog's."""
+        offset, length = self._write(_documents(parts))
+        rows = sum(table.num_rows for table in parts.values())
+        return StagedParts(rows=rows, path=str(self._path), offset=offset, length=length)
+
     def _write(self, pieces: Iterable[bytes]) -> tuple[int, int]:
         length, offset = 0, 0 if self._file is None else self._file.tell()
-        for piece in pieces:
-            if self._file is None:
-                self._file = self._path.open("wb")
-            self._file.write(piece)
-            length += len(piece)
+        try:
+            for piece in pieces:
+                if self._file is None:
+                    self._path.parent.mkdir(parents=True, exist_ok=True)
+                    self._file = self._path.open("wb")
+                self._file.write(piece)
+                length += len(piece)
+        except OSError as error:
+            raise FragmentWriteError.at(self._path, error) from error
         return offset, length
+
+
+def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row as a document has it: what is NULL need not be there."""
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _documents(parts: Mapping[str, pa.Table]) -> Iterator[bytes]:
+    for name, table in parts.items():
+        for start in range(0, table.num_rows, _DOCUMENT_ROWS):
+            rows = [plain_row(row) for row in table.slice(start, _DOCUMENT_ROWS).to_pylist()]
+            # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
+            yield json.dumps({name: rows}, allow_nan=False).encode() + b"\n"
+
+
+def staged_documents(staged: StagedParts) -> Iterator[bytes]:
+    """The documents of one segment, one at a time."""
+    left = staged.length
+    with Path(staged.path).open("rb") as file:
+        file.seek(staged.offset)
+        while left > 0:
+            document = file.readline()
+            if not document.endswith(b"\n"):
+                raise _cut_short(staged.path)
+            left -= len(document)
+            yield document
 
 
 def staged_pieces(staged: StagedRows) -> Iterator[bytes]:
@@ -115,8 +167,10 @@ def staged_pieces(staged: StagedRows) -> Iterator[bytes]:
         while left:
             piece = file.read(min(left, _PIECE))
             if not piece:
-                raise FragmentWriteError(
-                    f"{staged.path} is shorter than it was written. Nothing was committed; retry"
-                )
+                raise _cut_short(staged.path)
             left -= len(piece)
             yield piece
+
+
+def _cut_short(path: str) -> FragmentWriteError:
+    return FragmentWriteError(f"{path} is shorter than it was written. Nothing was committed; retry")

@@ -92,16 +92,27 @@ def series(
     to_us: int,
     every_us: int,
     channel: str | None = None,
+    most_values: int = MOST_VALUES,
 ) -> Values:
     """Values at regular instants, both ends included; instants before the first reading of a channel are left out."""
-    count = (to_us - from_us) // every_us + 1
-    if not 0 < count <= MOST_INSTANTS:
+    count = (to_us - from_us) // every_us + 1 if every_us > 0 else 0
+    most = min(MOST_INSTANTS, most_values)
+    if not 0 < count <= most:
         raise InvalidRequestError(
-            f"this asks for {max(count, 0)} instants, 1 to {MOST_INSTANTS} are answered. Nothing was read; "
-            "let the start be before the end, and the step longer"
+            f"this asks for {max(count, 0):,} instants, 1 to {most:,} are answered at once. Nothing was read; "
+            "let 'from' be before 'to', the span shorter, or the step longer"
         )
     instants = [from_us + number * every_us for number in range(count)]
-    return _values(connection, lake, dataset, subject_key, metric=metric, channel=channel, instants=instants)
+    return _values(
+        connection,
+        lake,
+        dataset,
+        subject_key,
+        metric=metric,
+        channel=channel,
+        instants=instants,
+        most_values=most_values,
+    )
 
 
 def _values(
@@ -113,6 +124,7 @@ def _values(
     metric: Metric,
     channel: str | None,
     instants: Sequence[int],
+    most_values: int = MOST_VALUES,
 ) -> Values:
     with snapshot(connection):
         assert_made_under(connection, dataset, subject_key)
@@ -127,10 +139,10 @@ def _values(
             channel=channel,
         )
         channels = by_channel(pieces)
-        if len(channels) * len(instants) > MOST_VALUES:
+        if len(channels) * len(instants) > most_values:
             raise InvalidRequestError(
-                f"this asks for {len(channels)} channels at {len(instants)} instants, {MOST_VALUES} values are "
-                "answered at once. Nothing was read; choose a channel, or a longer step"
+                f"this asks for {len(channels):,} channels at {len(instants):,} instants, {most_values:,} values are "
+                "answered at once. Nothing was read; choose a channel, a shorter span, or a longer step"
             )
         wanted = [
             _Wanted(name, at_us, segment)
@@ -153,7 +165,8 @@ def _values(
     for each in wanted:
         number, reading_us = folded.get((each.channel, each.at_us)) or _at_end(metric, each)
         is_dropped = (each.channel, each.at_us) in dropped
-        is_final = stale_from_us is None or reading_us < stale_from_us
+        # What nobody can know any more is not final: a reader who looks at this alone must not take it for a value.
+        is_final = not is_dropped and (stale_from_us is None or reading_us < stale_from_us)
         answers.append(
             Value(
                 channel=each.channel,

@@ -1,8 +1,10 @@
-"""Who calls, and whether they may: bearer tokens, and on loopback of the embedded mode none."""
+"""Who calls, and whether they may: bearer tokens, and in the embedded mode the token of this machine."""
 
 from __future__ import annotations
 
+import hmac
 import ipaddress
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,18 +16,22 @@ from disarray.web.route import Scope
 if TYPE_CHECKING:
     from starlette.datastructures import Headers
 
+    from disarray.model.api_token import ApiToken
     from disarray.web.route import Call
 
 LOCAL_CALLER = "local"
-# Whatever came through a proxy is not from this machine, whoever its last hop was.
-_FORWARDED = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip", "via")
+# Whatever came through a proxy is not from this machine, whoever its last hop was. There is no list of what they send.
+_FORWARDED = re.compile(
+    r"via|forwarded.*|proxy-.*|.*client-ip|.*-forwarded-.*|x-forwarded.*|x-(original|real|client|cluster|proxy|remote|host|"
+    r"scheme|url-scheme|envoy|amzn|amz|azure|appengine|arr|varnish).*|cf-.*|fastly-.*|akamai-.*|cdn-.*"
+)
 
 
 @dataclass(frozen=True)
 class Access:
-    """The rule. `loopback_without_token` is for the embedded mode, and only for a server bound to loopback."""
+    """The rule. `local_token` is for the embedded mode: whoever can read the state folder may do everything."""
 
-    loopback_without_token: bool = False
+    local_token: ApiToken | None = None
 
 
 @dataclass(frozen=True)
@@ -37,13 +43,20 @@ class Caller:
 
 
 def identify(access: Access, call: Call, *, headers: Headers, peer: str | None) -> Caller:
-    """Whose request it is; a wrong token is refused also where none would be needed."""
+    """Whose request it is."""
     given = headers.get("authorization")
-    if given is not None:
-        return _bearer(call, given)
-    if access.loopback_without_token and is_local(headers, peer):
-        return Caller(LOCAL_CALLER, Scope.ADMIN)
-    raise _unknown("no token was given")
+    if given is None:
+        raise _unknown("no token was given")
+    if access.local_token is not None and _is_token(access.local_token, given):
+        if is_local(headers, peer):
+            return Caller(LOCAL_CALLER, Scope.ADMIN)
+        raise _unknown("the token of this machine is for those who call from it, and through no proxy")
+    return _bearer(call, given)
+
+
+def _is_token(token: ApiToken, given: str) -> bool:
+    kind, _, text = given.partition(" ")
+    return kind.lower() == "bearer" and hmac.compare_digest(text.strip().encode(), token.text.encode())
 
 
 def require(caller: Caller, scope: Scope) -> None:
@@ -74,7 +87,7 @@ def _unknown(why: str) -> Problem:
         401,
         "who are you?",
         f"{why}. Nothing was done. Make one with 'disarray token create NAME --scope read' and send it as "
-        "'Authorization: Bearer …'.",
+        "'Authorization: Bearer …'; beside an embedded database 'disarray token local' prints that of this machine.",
         {"WWW-Authenticate": 'Bearer realm="disarray"'},
     )
 
@@ -85,7 +98,7 @@ def is_local(headers: Headers, peer: str | None) -> bool:
     The peer alone does not tell: a page from anywhere can make a browser here send requests. With its own name
     rebound to 127.0.0.1 it sends that name as Host; from its own origin it sends that as Origin.
     """
-    if any(name in headers for name in _FORWARDED):
+    if any(_FORWARDED.fullmatch(name.lower()) for name in headers):
         return False
     host = headers.get("host", "")
     if not is_loopback(peer or "") or not is_loopback(_host_name(host)):

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
@@ -20,7 +21,7 @@ from disarray.control.translation import translated_errors
 from disarray.web.access import Access, identify, require
 from disarray.web.answers import encode
 from disarray.web.idempotency import HEADER, REPLAYED, act_once
-from disarray.web.problems import Problem, http_problem, problem_of, too_large, too_slow
+from disarray.web.problems import Problem, http_problem, problem_of, too_large, too_many, too_slow
 from disarray.web.reading import read_body, read_query
 from disarray.web.route import JSON, Call
 from disarray.web.routes import ROUTES
@@ -48,6 +49,9 @@ class Limits:
     """What one server takes on."""
 
     threads: int = 8  # and as many connections
+    threads_of_caller: int = 4  # so that nobody has all of them
+    requests: int = 256  # under way or waiting for a thread; /health is not one of them
+    requests_of_caller: int = 64  # the same, of one token
     seconds: float = 30.0
     body_bytes: int = 65_536
 
@@ -55,7 +59,8 @@ class Limits:
 def create_app(sources: Sources, *, access: Access | None = None, limits: Limits | None = None) -> Starlette:
     """The application; `sources.pool` should have a connection for each of `limits.threads`."""
     access, limits = access or Access(), limits or Limits()
-    threads = _Threads(limits.threads)
+    threads = _Threads(limits.threads, most_requests=limits.requests)
+    shares = _Shares(limits.threads_of_caller, most_requests=limits.requests_of_caller)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -66,7 +71,7 @@ def create_app(sources: Sources, *, access: Access | None = None, limits: Limits
         routes=[
             StarletteRoute(
                 route.path,
-                _endpoint(route, sources, access=access, limits=limits, threads=threads),
+                _endpoint(route, sources, access=access, limits=limits, threads=threads, shares=shares),
                 methods=[route.method],
             )
             for route in ROUTES
@@ -79,15 +84,40 @@ def create_app(sources: Sources, *, access: Access | None = None, limits: Limits
 class _Threads:
     """Not the event loop's own: there are as many as connections, and one that was given up still counts."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, *, most_requests: int) -> None:
         self._count = count
+        self._most_requests = most_requests
+        self._requests = 0
         self._executor: ThreadPoolExecutor | None = None
 
-    def run(self, work: Callable[[], Response]) -> asyncio.Future[Response]:
-        """Begin as soon as a thread is free. Only ever called in the event loop."""
+    def run(self, work: Callable[[], Response], *, on_end: Callable[[], None]) -> asyncio.Future[Response]:
+        """Begin as soon as a thread is free. Only ever called in the event loop.
+
+        `on_end` is called there once the thread has ended, which is later than the answer where that was given up.
+        """
+        if self._requests >= self._most_requests:
+            on_end()
+            raise too_many(self._most_requests)
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._count, thread_name_prefix="disarray-web")
-        return asyncio.get_running_loop().run_in_executor(self._executor, work)
+        loop = asyncio.get_running_loop()
+
+        def ended(_: object) -> None:
+            try:
+                loop.call_soon_threadsafe(on_end)
+            except RuntimeError:
+                # The loop is closed, and nobody waits in it any more.
+                on_end()
+
+        begun = self._executor.submit(work)
+        begun.add_done_callback(ended)
+        future = asyncio.wrap_future(begun)
+        self._requests += 1
+        future.add_done_callback(self._end_one)
+        return future
+
+    def _end_one(self, _: asyncio.Future[Response]) -> None:
+        self._requests -= 1
 
     def end(self) -> None:
         """Let the threads go once they have ended what they do."""
@@ -96,8 +126,53 @@ class _Threads:
             executor.shutdown(wait=False, cancel_futures=True)
 
 
+class _Shares:
+    """At most so many requests of one caller at a time; its others wait, and those of other callers go on."""
+
+    def __init__(self, count: int, *, most_requests: int) -> None:
+        self._count = count
+        self._most_requests = most_requests
+        self._gates: dict[bytes, tuple[asyncio.Semaphore, int]] = {}
+
+    async def enter(self, caller: bytes) -> Callable[[], None]:
+        """Wait for a turn; what is given back ends it. Only ever called in the event loop."""
+        gate, users = self._gates.get(caller, (asyncio.Semaphore(self._count), 0))
+        if users >= self._most_requests:
+            raise too_many(self._most_requests)
+        self._gates[caller] = gate, users + 1
+        try:
+            await gate.acquire()
+        except BaseException:
+            self._leave(caller)
+            raise
+
+        def end() -> None:
+            gate.release()
+            self._leave(caller)
+
+        return end
+
+    def _leave(self, caller: bytes) -> None:
+        gate, users = self._gates.pop(caller)
+        if users > 1:
+            self._gates[caller] = gate, users - 1
+
+
+def _asker(request: Request) -> bytes:
+    """Who asks, as far as it can be told without the database: by token, or else by address."""
+    token = request.headers.get("authorization")
+    peer = request.client.host if request.client is not None else ""
+    return sha256((f"token {token}" if token else f"peer {peer}").encode()).digest()
+
+
 def _endpoint(
-    route: AnyRoute, sources: Sources, *, access: Access, limits: Limits, threads: _Threads
+    route: AnyRoute,
+    sources: Sources,
+    *,
+    access: Access,
+    limits: Limits,
+    threads: _Threads,
+    shares: _Shares,
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
@@ -106,7 +181,9 @@ def _endpoint(
                     body = await _read_limited(request, limits.body_bytes)
                     if route.is_instant:
                         return _answer(route, sources, access, request, body)
-                    return await threads.run(partial(_answer, route, sources, access, request, body))
+                    end = await shares.enter(_asker(request))
+                    work = partial(_answer, route, sources, access, request, body)
+                    return await threads.run(work, on_end=end)
         except TimeoutError:
             return too_slow(limits.seconds).response()
         except Problem as problem:

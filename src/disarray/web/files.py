@@ -81,6 +81,7 @@ class FileStory:
     segments: list[dict[str, object]]
     rejected_count: int
     rejected_rows: list[dict[str, object]]
+    conflicts: dict[str, object]
     blacklist: dict[str, object] | None
     events: list[FileEvent]
 
@@ -148,6 +149,7 @@ def show_file(call: Call, asked: FileAsked) -> FileStory:
         segments=known["segments"],
         rejected_count=known["rejected_count"],
         rejected_rows=known["rejected_rows"],
+        conflicts=known["conflicts"],
         blacklist=known["blacklist"],
         events=[
             FileEvent(

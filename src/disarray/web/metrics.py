@@ -45,7 +45,7 @@ _COUNTERS = {
     "readings_seen": "Lines of arriving files: kept, duplicate, rejected, parked or blank.",
     "readings_scanned": "Readings that were scanned, late or not.",
     "bases_shifted": "Bases that moved.",
-    "restatements": "Totals that were changed after people may have used them.",
+    "restatements": "Metrics and channels of which a commit changed values that people may have used.",
     "late_readings": "Readings that came behind the newest of their subject.",
     "repair_readings": "Readings that were scanned again because of late ones.",
     "repair_bases": "Bases that were shifted because of late ones.",
@@ -118,6 +118,11 @@ def _standing(connection: Connection) -> Iterator[Metric]:
     yield _labelled("disarray_subjects", "Subjects by where they stand.", "state", subjects)
     yield GaugeMetricFamily(
         "disarray_open_dirty_ranges", "Spans with stale numbers.", value=status["open_dirty_ranges"]
+    )
+    yield GaugeMetricFamily(
+        "disarray_conflicts",
+        "Readings that do not count because another file says something else under their key.",
+        value=status["conflicts"]["readings"],
     )
     yield GaugeMetricFamily(
         "disarray_dead_letters", "Files that were given up.", value=status["dead_letters"]

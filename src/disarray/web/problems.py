@@ -68,6 +68,7 @@ _ANSWERS: dict[type[Exception], tuple[int, str]] = {
     errors.DefinitionChangedError: (409, "not so now"),
     errors.NotBuiltYetError: (409, "not so now"),
     errors.ReadingsGoneError: (409, "readings are gone"),
+    errors.FragmentDamagedError: (409, "readings are damaged"),
     errors.StalePlanError: (409, "not so now"),
     errors.DatabaseBusyError: (503, "busy"),
     errors.DatabaseUnreachableError: (503, "the database cannot be used"),
@@ -110,6 +111,16 @@ def http_problem(request: Request, error: Exception) -> Response:
 def too_large(limit: int) -> Problem:
     """For a body beyond what is read."""
     return Problem(413, "too large", f"A body has at most {limit} bytes. Nothing was done.")
+
+
+def too_many(requests: int) -> Problem:
+    """For a request that would have to wait behind too many others."""
+    return Problem(
+        503,
+        "busy",
+        f"{requests} requests are under way or waiting. Nothing was done. Send it again in a moment.",
+        {"Retry-After": "5"},
+    )
 
 
 def too_slow(seconds: float) -> Problem:

@@ -2,13 +2,21 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 
 from disarray.control import quarantine
 from disarray.web.answers import instant
-from disarray.web.files import FileAsked, FileDecision, Queued, known_file
+from disarray.web.files import Queued, known_file
 from disarray.web.problems import Problem
 from disarray.web.route import API, Call, Preview, Route, Scope
-from disarray.web.words import Limit, Subject
+from disarray.web.words import Limit, Reason, Subject, Uri
+
+
+class Part(StrEnum):
+    """What waits of a file: readings of it, or a version that says less. Each is a decision of its own."""
+
+    READINGS = "readings"
+    VERSION = "version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +41,24 @@ class Quarantined:
     last: datetime | None
     parked_at: datetime
     message: str | None
+    part: Part
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreviewAsked:
+    """Of which file, and of which of two things that wait of it."""
+
+    uri: Uri
+    part: Part | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuarantineDecision:
+    """What is decided about, and why."""
+
+    uri: Uri
+    reason: Reason
+    part: Part | None = None
 
 
 @dataclass(frozen=True)
@@ -66,13 +92,14 @@ def list_quarantine(call: Call, asked: QuarantineAsked) -> Quarantine:
             last=instant(each.last_us),
             parked_at=each.parked_at,
             message=each.message,
+            part=Part(each.part),
         )
         for each in found[: asked.limit]
     ]
     return Quarantine(waiting, more=len(found) > asked.limit)
 
 
-def preview_release(call: Call, asked: FileAsked) -> Preview:
+def preview_release(call: Call, asked: PreviewAsked) -> Preview:
     """Find out what a release would change, without changing anything."""
     if call.sources.preview is None:
         raise Problem(
@@ -82,22 +109,26 @@ def preview_release(call: Call, asked: FileAsked) -> Preview:
             "a worker is installed.",
         )
     known_file(call, asked.uri)
-    return call.sources.preview(call.connection, asked.uri)
+    return call.sources.preview(call.connection, asked.uri, asked.part)
 
 
-def release_file(call: Call, asked: FileDecision) -> Queued:
+def release_file(call: Call, asked: QuarantineDecision) -> Queued:
     """Let what is parked of a file count."""
     known_file(call, asked.uri)
     return Queued(
-        asked.uri, quarantine.release_file(call.connection, asked.uri, reason=asked.reason, by=call.who)
+        asked.uri,
+        quarantine.release_file(
+            call.connection, asked.uri, reason=asked.reason, by=call.who, part=asked.part
+        ),
     )
 
 
-def reject_file(call: Call, asked: FileDecision) -> Rejected:
+def reject_file(call: Call, asked: QuarantineDecision) -> Rejected:
     """Drop what is parked of a file."""
     known_file(call, asked.uri)
     return Rejected(
-        asked.uri, quarantine.reject_file(call.connection, asked.uri, reason=asked.reason, by=call.who)
+        asked.uri,
+        quarantine.reject_file(call.connection, asked.uri, reason=asked.reason, by=call.who, part=asked.part),
     )
 
 
@@ -116,7 +147,7 @@ ROUTES = (
         path=f"{API}/quarantine/preview",
         scope=Scope.OPERATE,
         summary="Which numbers a release would change, by how much and from when; nothing is changed",
-        asks=FileAsked,
+        asks=PreviewAsked,
         answers=Preview,
         handle=preview_release,
         refusals=(404, 409, 501),
@@ -126,7 +157,7 @@ ROUTES = (
         path=f"{API}/quarantine/release",
         scope=Scope.OPERATE,
         summary="Let what is parked of a file count; a worker does it next",
-        asks=FileDecision,
+        asks=QuarantineDecision,
         answers=Queued,
         handle=release_file,
         refusals=(404,),
@@ -136,7 +167,7 @@ ROUTES = (
         path=f"{API}/quarantine/reject",
         scope=Scope.OPERATE,
         summary="Drop what is parked of a file, and nothing else of it",
-        asks=FileDecision,
+        asks=QuarantineDecision,
         answers=Rejected,
         handle=reject_file,
         refusals=(404,),

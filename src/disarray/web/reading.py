@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import is_dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
+from disarray.errors import InvalidRequestError
+from disarray.model.documents import public_name
 from disarray.web.problems import Problem
-from disarray.web.schema import About, members_of, public_name, undecorated, without_none
+from disarray.web.schema import About, members_of, undecorated, without_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 Asked = TypeVar("Asked")
 
-# RFC 3339 with a zone: an instant that everybody reads alike.
+# RFC 3339 with a zone: an instant that everybody reads alike. In a query a date is its midnight in UTC, as on the
+# command line.
 _INSTANT = re.compile(
     r"\d{4}-\d{2}-\d{2}[Tt]\d{2}:\d{2}:\d{2}(\.\d{1,6})?\d*([Zz]|[+-]\d{2}:\d{2})", re.ASCII
 )
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 
 
@@ -33,8 +38,7 @@ class _MisfitError(Exception):
 
 def read_query(kind: type[Asked], given: Sequence[tuple[str, str]]) -> Asked:
     """The query parameters of a request as the dataclass that its route declares."""
-    names = [name for name, _ in given]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, times in Counter(name for name, _ in given).items() if times > 1)
     if twice:
         raise _refusal(f"{twice[0]} is given twice")
     return _refusing(kind, dict(given), from_text=True)
@@ -128,7 +132,7 @@ def _read_simple(plain: Any, value: Any, about: About, place: str, from_text: bo
     if plain is str:
         return _read_text(value, about, place)
     if plain is datetime:
-        return _read_instant(value, place)
+        return _read_instant(value, place, takes_date=from_text)
     if isinstance(plain, type) and issubclass(plain, Enum):
         try:
             return plain(value)
@@ -157,8 +161,8 @@ def _read_text(value: str, about: About, place: str) -> str:
     _check_size(len(value), about, place, "characters")
     if about.pattern is not None and re.search(about.pattern.replace("$", r"\Z"), value) is None:
         raise _MisfitError(place, f"a text like {about.pattern}")
-    if any("\ud800" <= character <= "\udfff" for character in value):
-        raise _MisfitError(place, "valid Unicode")
+    if any("\ud800" <= character <= "\udfff" or character == "\0" for character in value):
+        raise _MisfitError(place, "valid Unicode without NUL")
     return value
 
 
@@ -169,10 +173,18 @@ def _check_size(size: int, about: About, place: str, what: str) -> None:
         raise _MisfitError(place, f"{about.min_length or 0} to {about.max_length} {what}")
 
 
-def _read_instant(value: str, place: str) -> datetime:
+def _read_instant(value: str, place: str, *, takes_date: bool) -> datetime:
+    is_date = takes_date and _DATE.fullmatch(value) is not None
     try:
-        if not _INSTANT.fullmatch(value):
+        if not is_date and not _INSTANT.fullmatch(value):
             raise ValueError
-        return datetime.fromisoformat(value.upper())
+        instant = datetime.fromisoformat(value.upper())
+        return instant.replace(tzinfo=UTC) if is_date else instant.astimezone(UTC)
+    except OverflowError:
+        # The first hours of the year 1 and the last of the year 9999 can lie outside of them in UTC.
+        raise InvalidRequestError(
+            f"{place}: {value} is not within the years 1 to 9999 in UTC. Nothing was done."
+        ) from None
     except ValueError:
-        raise _MisfitError(place, "an instant such as 2026-10-02T08:00:00Z") from None
+        expected = "an instant such as 2026-10-02T08:00:00Z" + (" or 2026-10-02" if takes_date else "")
+        raise _MisfitError(place, expected) from None

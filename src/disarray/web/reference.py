@@ -99,6 +99,8 @@ def _kind(schema: Json) -> str:
 def _word(schema: Json) -> str:
     if schema.get("format") == "date-time":
         return "instant"
+    if schema.get("format") == "date":
+        return "date"
     words = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false"}
     return {**words, "null": "null"}.get(schema.get("type", ""), "anything")
 

@@ -2,51 +2,24 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated
 
 from disarray.control.values import list_restatements
-from disarray.model.segments import datetime_of, microseconds_of
-from disarray.store.names import find_rollup, find_subjects
-from disarray.store.rollups import rollup
-from disarray.web.answers import instant
+from disarray.model.segments import microseconds_of
+from disarray.store.queries import Buckets, query_rollup
 from disarray.web.route import API, Call, Route, Scope
-from disarray.web.schema import About
-from disarray.web.words import Limit, Name, Subject
+from disarray.web.values import MOST_VALUES
+from disarray.web.words import InDataset, Limit, Name, Subject
 
 
 @dataclass(frozen=True, kw_only=True)
 class RollupAsked:
-    """Which rollup of which subject; buckets that overlap the span from `from` up to `to`."""
+    """Which rollup of which subject; buckets that overlap the span from `from` up to `to`, or all."""
 
     subject: Subject
     rollup: Name
-    from_: datetime
-    to: datetime
-    dataset: Annotated[str, About(text="Where a subject has several.", max_length=256)] | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bucket:
-    """A number for each aggregate, null where it had no points."""
-
-    channel: str
-    start: datetime
-    end: datetime
-    label: str
-    values: dict[str, int | float | None]
-    final: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buckets:
-    """Buckets by channel and time, all of one moment. The newest may still be filling."""
-
-    dataset: str
-    subject: str
-    rollup: str
-    stale_from: datetime | None
-    rebuild_pending: bool  # the numbers are those of a former definition
-    buckets: list[Bucket]
+    from_: datetime | None = None
+    to: datetime | None = None
+    dataset: InDataset | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,15 +32,26 @@ class RestatementsAsked:
 
 @dataclass(frozen=True, kw_only=True)
 class Restatement:
-    """A total that was changed after people may have used it."""
+    """Published values that were changed after people may have used them, from one reading to another.
+
+    `old` and `new` are those at `changed_to`, which is null in entries from before there were spans: there they are the
+    newest totals. `delta` was added to every value, of floats up to rounding, and is null where it was not one number;
+    all changed by `least` to `greatest`. `new` is null where there is no value any more.
+    """
 
     dataset: str
     subject: str
     metric: str
     channel: str
     changed_from: datetime
+    changed_to: datetime | None
+    first_old: int | float | None
+    first_new: int | float | None
     old: int | float | None
     new: int | float | None
+    delta: int | float | None
+    least: int | float | None
+    greatest: int | float | None
     uris: list[str]
     redefined: bool  # because the definition of the dataset changed
     restated_at: datetime
@@ -83,40 +67,20 @@ class Restatements:
 
 def list_buckets(call: Call, asked: RollupAsked) -> Buckets:
     """The buckets that overlap a span and hold readings."""
-    subjects = find_subjects(
-        call.connection, call.sources.datasets, subject_key=asked.subject, dataset=asked.dataset
-    )
-    found, chosen = find_rollup(subjects, asked.rollup)
-    answer = rollup(
+    return query_rollup(
         call.connection,
-        dataset=found.dataset,
+        call.sources.datasets,
         subject_key=asked.subject,
-        rollup=chosen,
-        from_us=microseconds_of(asked.from_),
-        to_us=microseconds_of(asked.to),
-    )
-    return Buckets(
-        dataset=found.dataset.name,
-        subject=asked.subject,
         rollup=asked.rollup,
-        stale_from=instant(answer.stale_from_us),
-        rebuild_pending=found.is_rebuild_pending,
-        buckets=[
-            Bucket(
-                channel=each.channel,
-                start=datetime_of(each.start_us),
-                end=datetime_of(each.end_us),
-                label=each.label,
-                values=dict(each.numbers),
-                final=each.is_final,
-            )
-            for each in answer.buckets
-        ],
-    )
+        from_us=None if asked.from_ is None else microseconds_of(asked.from_),
+        to_us=None if asked.to is None else microseconds_of(asked.to),
+        dataset=asked.dataset,
+        most_values=MOST_VALUES,
+    ).document
 
 
 def list_restated(call: Call, asked: RestatementsAsked) -> Restatements:
-    """Totals that were changed after people may have used them, newest first."""
+    """Published values that were changed after people may have used them, newest first."""
     found = list_restatements(call.connection, subject_key=asked.subject, limit=asked.limit + 1)
     shown = [
         Restatement(
@@ -125,8 +89,14 @@ def list_restated(call: Call, asked: RestatementsAsked) -> Restatements:
             metric=each.metric,
             channel=each.channel,
             changed_from=each.changed_from,
+            changed_to=each.changed_to,
+            first_old=each.first_old,
+            first_new=each.first_new,
             old=each.old,
             new=each.new,
+            delta=each.delta,
+            least=each.least,
+            greatest=each.greatest,
             uris=list(each.source_uris),
             redefined=each.is_redefined,
             restated_at=each.restated_at,
@@ -151,7 +121,7 @@ ROUTES = (
         method="GET",
         path=f"{API}/restatements",
         scope=Scope.READ,
-        summary="Totals that were changed after people may have used them, newest first",
+        summary="Published values that were changed after people may have used them, newest first",
         asks=RestatementsAsked,
         answers=Restatements,
         handle=list_restated,

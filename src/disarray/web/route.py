@@ -42,7 +42,7 @@ class Sources:
     lake: Lake
     datasets: Mapping[str, Dataset]
     # By whoever may reach the engine, which this package must not: previews read and scan as a worker does.
-    preview: Callable[[Connection, str], Preview] | None = None
+    preview: Callable[[Connection, str, str | None], Preview] | None = None
 
 
 class Call:

@@ -1,6 +1,7 @@
 """All routes there are: what is not listed here does not exist."""
 
 from disarray.web import (
+    conflicts,
     dead_letters,
     figures,
     files,
@@ -24,6 +25,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *files.ROUTES,
     *dead_letters.ROUTES,
     *quarantine.ROUTES,
+    *conflicts.ROUTES,
     *values.ROUTES,
     *rollups.ROUTES,
     *figures.ROUTES,

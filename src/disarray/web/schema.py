@@ -8,6 +8,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
+from disarray.model.documents import public_name
+
 Json = dict[str, Any]
 
 # Text that can be stored, logged and printed: no control characters.
@@ -59,11 +61,6 @@ def members_of(kind: type[Any]) -> tuple[Member, ...]:
         default = None if each.default is MISSING else each.default
         members.append(Member(public_name(each.name), plain, about, is_required, default))
     return tuple(members)
-
-
-def public_name(name: str) -> str:
-    """The name in JSON of a field: `from_` is `from`."""
-    return name.removesuffix("_")
 
 
 def undecorated(hint: Any) -> tuple[Any, About]:
@@ -157,6 +154,10 @@ def parameters_of(kind: type[Any], components: dict[str, Json]) -> list[Json]:
     for member in members_of(kind):
         plain, _ = without_none(member.type)
         schema = _with(schema_of(plain, components), member.about)
+        if schema.get("format") == "date-time":
+            # As on the command line: a date is its midnight in UTC.
+            either = [{"type": "string", "format": form} for form in (schema.pop("format"), "date")]
+            schema = {**schema, "anyOf": either}
         text = schema.pop("description", "")
         if member.default is not None:
             schema["default"] = member.default.value if isinstance(member.default, Enum) else member.default

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import uvicorn
 
 from disarray.errors import PortUnavailableError
+from disarray.web.protocol import PatientProtocol
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -35,7 +36,8 @@ class Server:
                 # A header that anybody can send must not say where a request came from.
                 proxy_headers=False,
                 ws="none",
-                limit_concurrency=256,
+                # It has its own limit, of connections; that of uvicorn refuses everybody once it is reached.
+                http=PatientProtocol,
                 timeout_keep_alive=15,
                 timeout_graceful_shutdown=STOP_SECONDS,
             )

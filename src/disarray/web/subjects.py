@@ -8,7 +8,7 @@ from disarray.control import subjects, values
 from disarray.model.segments import datetime_of
 from disarray.web.route import API, Call, Route, Scope
 from disarray.web.schema import About
-from disarray.web.words import Reason, Subject
+from disarray.web.words import InDataset, Limit, Reason, Subject
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +16,8 @@ class SubjectsAsked:
     """Which subjects."""
 
     subject: Subject | None = None
-    dataset: Annotated[str, About(max_length=256)] | None = None
+    dataset: InDataset | None = None
+    limit: Limit = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,9 +32,10 @@ class SubjectSpan:
 
 @dataclass(frozen=True)
 class Subjects:
-    """Subjects by name."""
+    """Subjects by name; `more` where the limit cut the list off."""
 
     subjects: list[SubjectSpan]
+    more: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +65,9 @@ class Reconciles:
 
 def list_subjects(call: Call, asked: SubjectsAsked) -> Subjects:
     """Subjects that have readings, by name."""
-    found = values.list_subjects(call.connection, dataset=asked.dataset, subject_key=asked.subject)
+    found = values.list_subjects(
+        call.connection, dataset=asked.dataset, subject_key=asked.subject, limit=asked.limit + 1
+    )
     return Subjects(
         [
             SubjectSpan(
@@ -72,8 +76,9 @@ def list_subjects(call: Call, asked: SubjectsAsked) -> Subjects:
                 first=datetime_of(span.first_us),
                 last=datetime_of(span.last_us),
             )
-            for span in found
-        ]
+            for span in found[: asked.limit]
+        ],
+        more=len(found) > asked.limit,
     )
 
 

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from disarray.control import catalog, commits, queue, subjects
-from disarray.control.commits import DatasetCommit, LakeFile, MovedFile, RejectedRows, SubjectCommit
+from disarray.control.commits import (
+    DatasetCommit,
+    LakeFile,
+    MovedFile,
+    Profile,
+    RejectedRows,
+    SubjectCommit,
+)
 from disarray.control.connections import transaction
 from disarray.control.files import Reason
 from disarray.control.queue import Failure
@@ -20,12 +28,13 @@ from disarray.model.plan import FragmentState
 from disarray.model.segments import datetime_of
 from disarray.worker.counting import commit_figures
 from disarray.worker.report import CommittedPlan
-from disarray.worker.rows import write_rows
+from disarray.worker.rows import put_parts, write_rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
     from uuid import UUID
 
+    from disarray.control.commits import LeavingFile
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
     from disarray.engine.read_job import ReadJobResult
@@ -37,6 +46,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# Of readings that disagree, so many at most are shown with their values for each commit: some hundred kilobytes.
+MOST_EXAMPLES = 1_000
+
 
 def commit_work(
     place: Workplace,
@@ -47,13 +59,23 @@ def commit_work(
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
     job: ReadJobResult,
     read_again: Mapping[str, ReadOutcome] | None = None,
+    leaving: Sequence[LeavingFile] = (),
+    left: Sequence[tuple[str, str]] = (),
+    on_step: Callable[[], None] = lambda: None,
 ) -> list[CommittedPlan]:
     """Make all that was found out about one subject visible, and end its items; what that changed, by plan.
 
-    `read_again` are files of a rebuild that have no item.
+    `read_again` are files of a rebuild that have no item; `left` is what had to leave this subject and does, and
+    `leaving` what has to leave others because of this commit. Whatever Python has to prepare is prepared before the
+    transaction begins: while it is open it holds the subject, and the server ends one that idles.
     """
     with place.pool.connection() as connection:
-        commit = _subject_commit(connection, place, run_id, work, plans, scanned, job, read_again or {})
+        commit = replace(
+            _subject_commit(connection, place, run_id, work, plans, scanned, job, read_again or {}),
+            leaving=leaving,
+            left=left,
+        )
+        prepared = commits.prepare_commit(commit)
         failpoint("commit.before_begin", connection, about=commit.subject_key)
     try:
         with (
@@ -65,8 +87,21 @@ def commit_work(
             for plan in plans:
                 write_rows(connection, place, plan, scanned=scanned, fence=commit.fence)
             changes = commits.commit_subject(
-                connection, commit, place.holder, max_shift_rows=place.max_shift_rows
+                connection, prepared, place.holder, max_shift_rows=place.max_shift_rows
             )
+            if commit.rows_follow:
+                for plan, change in zip(plans, changes, strict=True):
+                    put_parts(
+                        connection,
+                        commit,
+                        plan,
+                        changed_segments=change.changed_segments or (),
+                        scanned=scanned,
+                        on_step=on_step,
+                    )
+                changes = commits.finish_commit(
+                    connection, prepared, changes, max_shift_rows=place.max_shift_rows
+                )
             failpoint("commit.stated", connection, about=commit.subject_key)
             if any(Reason.RECONCILE in each.assignment.reasons for each in work):
                 with TIMINGS.timed("reconcile"):
@@ -75,7 +110,10 @@ def commit_work(
                     failpoint("reconcile.after", connection, about=commit.subject_key)
             failpoint("commit.before_commit", connection, about=commit.subject_key)
         failpoint("commit.after_commit", about=commit.subject_key)
-        return [CommittedPlan(plan, change) for plan, change in zip(plans, changes, strict=True)]
+        return [
+            CommittedPlan(plan, change, conflicts_with(plan, scanned))
+            for plan, change in zip(plans, changes, strict=True)
+        ]
     except DatabaseUnavailableError:
         # The reply was lost, not necessarily the commit. Doing it again could do it twice: ask by run id.
         failpoint("commit.settling", about=commit.subject_key)
@@ -85,6 +123,21 @@ def commit_work(
             raise
         log.info("the reply to the commit of %s was lost, and it took effect", commit.subject_key)
         return []
+
+
+def conflicts_with(
+    plan: SubjectPlan, scanned: Mapping[tuple[str, str, int], ScannedSegment]
+) -> tuple[int, int]:
+    """How many readings of the files that came disagree with others: those that count, and those that do not."""
+    came = {fragment.source_uri for fragment in (*plan.changes.added, *plan.changes.released)}
+    rows = [
+        row
+        for unit in plan.units
+        for row in scanned[plan.dataset, plan.subject_key, unit.segment_us].conflicts
+    ]
+    won = sum(row["conflicts"] for row in rows if row["winner_uri"] in came)
+    lost = sum(row["conflicts"] for row in rows if row["loser_uri"] in came and row["winner_uri"] not in came)
+    return won, lost
 
 
 def give_back(
@@ -151,18 +204,42 @@ def _subject_commit(
         **read_again,
     }
     moved = {
-        uri: MovedFile(source_uri=uri, subject_key=subject, dataset=plan.dataset)
+        uri: MovedFile(
+            source_uri=uri,
+            subject_key=subject,
+            dataset=plan.dataset,
+            first_us=min(
+                (
+                    fragment.first_us
+                    for fragment in plan.changes.dropped
+                    if fragment.source_uri == uri and fragment.state is FragmentState.ACTIVE
+                ),
+                default=None,
+            ),
+        )
         for plan in plans
         if plan.rebuild is not None
         for uri, subject in plan.rebuild.moved.items()
     }
     read = {uri: outcome for uri, outcome in read.items() if uri not in moved}
+    rows_follow = any(
+        scanned[plan.dataset, plan.subject_key, unit.segment_us].parts is not None
+        for plan in plans
+        for unit in plan.units
+    )
     return SubjectCommit(
         run_id=run_id,
         subject_key=subject_key,
         fence=work[0].item.fence,
         datasets=[
-            dataset_commit(connection, place.datasets[plan.dataset], plan, scanned=scanned) for plan in plans
+            dataset_commit(
+                connection,
+                place.datasets[plan.dataset],
+                plan,
+                scanned=scanned,
+                has_rows=not rows_follow,
+            )
+            for plan in plans
         ],
         lake_files=[
             LakeFile(path=path, bytes=file.size, checksum=file.checksum)
@@ -182,11 +259,13 @@ def _subject_commit(
         completions={
             each.item.queue_id: _completion(each.outcome, is_parked=each.item.source_uri in parked)
             | _about_sealed(sealed[each.item.source_uri])
+            | _dataset_read(each, moved)
             | {"run_id": str(run_id)}
             for each in work
         },
         figures=commit_figures(connection, work=work, plans=plans, scanned=scanned),
         metadata={"plans": [str(plan) for plan in plans]},
+        rows_follow=rows_follow,
     )
 
 
@@ -196,8 +275,9 @@ def dataset_commit(
     plan: SubjectPlan,
     *,
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
+    has_rows: bool = True,
 ) -> DatasetCommit:
-    """What a plan and the scans that it asked for change in one dataset."""
+    """What a plan and the scans that it asked for change in one dataset; without rows where they follow."""
     results = [scanned[plan.dataset, plan.subject_key, unit.segment_us] for unit in plan.units]
     high_us = catalog.high_event_us(connection, plan.dataset, plan.subject_key)
     rereads = plan.rebuild is not None and plan.rebuild.before.parse != dataset.parse_version
@@ -207,17 +287,41 @@ def dataset_commit(
         scan_version=dataset.scan_version,
         changes=plan.changes,
         segments=[result.segment for result in results],
-        metrics=[row for result in results for row in result.metrics],
-        rollups=[row for result in results for row in result.rollups],
+        metrics=[row for result in results for row in result.metrics] if has_rows else [],
+        rollups=[row for result in results for row in result.rollups] if has_rows else [],
         # Where everything is read again, no file is to blame.
         source_uris=[] if rereads else sorted({fragment.source_uri for fragment in plan.changes.counting}),
-        changed_from_us=None
-        if plan.rebuild is not None
-        else min((fragment.first_us for fragment in plan.changes.counting), default=None),
         restate_before_us=None if high_us is None else high_us - dataset.restate_after_us,
+        restates=plan.restates,
+        profile=_profile(plan, results),
         rebuild=plan.rebuild,
         store=plan.store,
+        conflicts=_with_few_examples([row for result in results for row in result.conflicts]),
     )
+
+
+def _profile(plan: SubjectPlan, results: Sequence[ScannedSegment]) -> Profile | None:
+    """Where the folds of scanned segments are others than before; None where only ends of series can be compared."""
+    compared = [unit for unit in plan.units if unit.former is not None]
+    if plan.restates and plan.rebuild is not None and not compared:
+        return None
+    by_segment = {result.segment["segment_us"]: result for result in results}
+    if any(by_segment[unit.segment_us].stretches is None for unit in compared):
+        return None
+    return Profile(
+        segments=[result.segment["segment_us"] for result in results if result.stretches is not None],
+        stretches=[row for result in results for row in result.stretches or ()],
+    )
+
+
+def _with_few_examples(conflicts: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """All pairs of files, the first of them with examples: a history that disagrees throughout needs no more."""
+    room = MOST_EXAMPLES
+    kept = []
+    for row in conflicts:
+        kept.append(row | {"examples": row["examples"][:room]})
+        room -= len(kept[-1]["examples"])
+    return kept
 
 
 def _rejected_rows(source_uri: str, outcome: ReadOutcome) -> RejectedRows:
@@ -249,14 +353,26 @@ def _about_sealed(fragments: Sequence[FragmentEntry]) -> Metadata:
     }
 
 
+def _dataset_read(work: Work, moved: Container[str]) -> Metadata:
+    """The dataset that a file was read for: with the subject of its item, that is where it belongs from now on."""
+    dataset, outcome = work.assignment.dataset, work.outcome
+    if dataset is None or outcome is None or work.item.source_uri in moved:
+        return {}
+    is_in = outcome.status in (ReadStatus.READ, ReadStatus.UNCHANGED)
+    return {"dataset": dataset.name} if is_in else {}
+
+
 def _completion(outcome: ReadOutcome | None, *, is_parked: bool) -> Metadata:
     """What is kept with the file; one that has parked fragments from before stays parked whatever is said here."""
     if outcome is None or outcome.fingerprint is None:
         return {}
     print_ = outcome.fingerprint
+    is_version_parked = outcome.status is ReadStatus.PARKED
     metadata: Metadata = {
-        "outcome": "parked" if is_parked or outcome.status is ReadStatus.PARKED else "processed",
+        "outcome": "parked" if is_parked or is_version_parked else "processed",
         "change": outcome.change.value,
+    }
+    version: Metadata = {
         "bytes": print_.size,
         "lines": {
             "seen": print_.counts.seen,
@@ -268,12 +384,15 @@ def _completion(outcome: ReadOutcome | None, *, is_parked: bool) -> Metadata:
         },
     }
     if outcome.status is not ReadStatus.UNCHANGED:
-        metadata["rejected"] = {reason.value: count for reason, count in outcome.rejects_by_reason.items()}
+        version["rejected"] = {reason.value: count for reason, count in outcome.rejects_by_reason.items()}
     if outcome.message:
         metadata["message"] = outcome.message
-    if outcome.status is ReadStatus.PARKED:
+    if is_version_parked:
         # The version that is in stays the one that is known.
+        metadata["parked_hash"] = print_.content_hash
+        metadata["parked_version"] = version
         return metadata
+    metadata |= version
     metadata["content_hash"] = print_.content_hash
     metadata["parse_version"] = print_.parse_version
     if print_.first_us is not None and print_.last_us is not None:

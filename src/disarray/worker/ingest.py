@@ -7,18 +7,27 @@ import threading
 import uuid
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from disarray.control import definitions
-from disarray.engine.scan_job import scan_segments
+from disarray.control import catalog, definitions
+from disarray.engine.scan_job import scan_readable_segments
 from disarray.errors import LeaseLostError
 from disarray.failpoints import failpoint
 from disarray.worker.assignment import assign
 from disarray.worker.committing import commit_work, give_back
+from disarray.worker.contradictions import find_contradictions
 from disarray.worker.keeping import keep_subjects
+from disarray.worker.moves import (
+    find_foreign,
+    hand_over,
+    judge_subjects,
+    load_former_datasets,
+    load_moves,
+)
 from disarray.worker.planning import plan_subject
+from disarray.worker.portions import in_commits
 from disarray.worker.reading import batch_requests, find_blocked, read_batch
 from disarray.worker.rebuilding import (
     BLOCKED_SECONDS,
@@ -28,17 +37,25 @@ from disarray.worker.rebuilding import (
     told_blocked,
 )
 from disarray.worker.report import rejects_of
-from disarray.worker.rows import check_copies, scans_of, staging_folder
+from disarray.worker.rows import check_copies, scans_of
+from disarray.worker.spoiling import spoiled_work
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
+    from uuid import UUID
 
     from disarray.control.queue import QueueId, QueueItem
+    from disarray.errors import RebuildBlockedError
     from disarray.model.plan import SubjectPlan
     from disarray.worker.assignment import Assignment
+    from disarray.worker.contradictions import Contradiction
     from disarray.worker.keeping import KeptSubject
+    from disarray.worker.moves import Moves
+    from disarray.worker.planning import SubjectPlans
+    from disarray.worker.reading import BatchRead
     from disarray.worker.rebuilding import Rebuild, SubjectOfDataset
     from disarray.worker.report import CommittedPlan, FileRejects
+    from disarray.worker.spoiling import SpoiledWork
     from disarray.worker.work import Work, Workplace
 
 log = logging.getLogger(__name__)
@@ -63,6 +80,15 @@ class PassReport:
     kept: tuple[KeptSubject, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CommittedPart:
+    """What became of some files of a pass; also the rebuilds that cannot be done, and what the lake does not give."""
+
+    report: PassReport
+    blocked: Mapping[SubjectOfDataset, RebuildBlockedError]
+    spoiled: SpoiledWork
+
+
 def joined(reports: Sequence[PassReport]) -> PassReport:
     """The report of several passes as one."""
     return PassReport(
@@ -76,46 +102,69 @@ def joined(reports: Sequence[PassReport]) -> PassReport:
     )
 
 
-def process_items(place: Workplace, items: Sequence[QueueItem], *, on_step: Callable[[], None]) -> PassReport:
-    """Do all that a batch of claimed items asks for; `on_step` hears of every step, so that leases are kept."""
-    assignments = assign(items, place.datasets)
-    housekeeping = [each.item for each in assignments if each.is_housekeeping]
-    others = [each for each in assignments if not each.is_housekeeping]
+def process_items(
+    place: Workplace,
+    items: Sequence[QueueItem],
+    *,
+    on_step: Callable[[], None],
+    finished: list[PassReport] | None = None,
+) -> PassReport:
+    """Do all that a batch of claimed items asks for; `on_step` hears of every step, so that leases are kept.
+
+    A batch may take several commits. What is done stays done: `finished` gets the report of each part, so that it is
+    known also after an error in a later one.
+    """
+    reports = [] if finished is None else finished
     with place.pool.connection() as connection:
         definitions.assert_in_force(connection, place.datasets.values())
+        moves = load_moves(connection, items)
+        former = load_former_datasets(connection, items, place.datasets)
+        assignments = assign(items, place.datasets, others=former)
+        housekeeping = [each.item for each in assignments if each.is_housekeeping]
+        foreign = find_foreign(assignments, moves)
+        handed = {each.queue_id for each in foreign}
+        others = [
+            each for each in assignments if not each.is_housekeeping and each.item.queue_id not in handed
+        ]
         rebuilds = due_rebuilds(connection, others)
         if rebuilds:
             failpoint("rebuild.due", connection)
-    # Rebuilds of long histories are committed one after the other: what is done stays done.
-    report = joined(
-        [_process(place, portion, rebuilds, on_step) for portion in in_portions(others, rebuilds)]
-    )
+    hand_over(place, foreign)
+    known = replace(place, datasets={**place.datasets, **former}) if former else place
+    # Rebuilds of long histories are committed one after the other.
+    for portion in in_portions(others, rebuilds):
+        _process(known, portion, rebuilds, moves, on_step, reports)
     # Planned only now, on what the commits left.
+    lost = {subject for report in reports for subject in report.lost_subjects}
     keeping = keep_subjects(
         place,
-        [item for item in housekeeping if item.subject_key not in report.lost_subjects],
+        [item for item in housekeeping if item.subject_key not in lost],
         on_step=on_step,
     )
-    kept = PassReport(
-        completed=keeping.completed,
-        failed=keeping.failed,
-        lost_subjects=keeping.lost_subjects,
-        kept=keeping.kept,
+    reports.append(
+        PassReport(
+            completed=keeping.completed,
+            failed=keeping.failed,
+            lost_subjects=keeping.lost_subjects,
+            kept=keeping.kept,
+        )
     )
-    return joined([report, kept])
+    return joined(reports)
 
 
 def _process(
     place: Workplace,
     assignments: Sequence[Assignment],
     due: Mapping[SubjectOfDataset, Rebuild],
+    moves: Moves,
     on_step: Callable[[], None],
-) -> PassReport:
+    reports: list[PassReport],
+) -> None:
     run_id = uuid.uuid4()
     subjects = {each.item.subject_key for each in assignments}
     rebuilds = {rebuild.key: rebuild for rebuild in due.values() if rebuild.subject_key in subjects}
     with place.pool.connection() as connection:
-        requests = batch_requests(connection, assignments, rebuilds)
+        requests = batch_requests(connection, assignments, rebuilds, moves.homes)
     blocked = find_blocked(place.runner, requests)
     failpoint("read.before")
     batch = read_batch(
@@ -123,11 +172,86 @@ def _process(
     )
     failpoint("read.after")
     on_step()
-    failed = {each.item.queue_id: each.failure for each in batch.work if each.failure is not None}
-    blocked |= blocked_by_failures(batch.work, rebuilds)
-    plans: dict[str, list[SubjectPlan]] = {}
+    own, foreign = judge_subjects(batch.work, rebuilds)
+    failed = {each.item.queue_id: each.failure for each in own if each.failure is not None}
+    blocked |= blocked_by_failures(own, rebuilds)
+    ready = [
+        each for each in own if each.item.queue_id not in failed and each.assignment.place not in blocked
+    ]
+    parts = in_commits(ready, whole={subject for _, subject in rebuilds})
+    # A part that is committed must not make the next one look late.
+    newest_us = _newest_us(place, ready) if len(parts) > 1 else {}
+    lost: set[str] = set()
+    spoiled: list[tuple[Work, str]] = []
+    unharmed: list[Assignment] = []
+    leaving = moves
+    for number, part in enumerate(parts):
+        done = _commit_part(
+            place,
+            [each for each in part if each.item.subject_key not in lost],
+            batch,
+            # A subject has one row for each commit.
+            run_id=run_id if number == 0 else uuid.uuid4(),
+            rebuilds=rebuilds,
+            moves=leaving,
+            newest_us=newest_us,
+            on_step=on_step,
+        )
+        reports.append(done.report)
+        # What has to leave a subject left with the first part of it: a later one may bring it back.
+        gone = {each.assignment.place for each in part}
+        leaving = replace(
+            leaving, leaving={where: files for where, files in leaving.leaving.items() if where not in gone}
+        )
+        blocked |= done.blocked
+        lost |= set(done.report.lost_subjects)
+        spoiled += done.spoiled.waiting
+        unharmed += done.spoiled.unharmed
+    waiting = {
+        each.item.queue_id: told_blocked(rebuilds[where], blocked[where])
+        for each in own
+        # Also where its own file could not be read: that may be mended by then as well.
+        if (where := each.assignment.place) is not None and where in blocked
+    } | {each.item.queue_id: message for each, message in spoiled}
+    given_up = [
+        (each, failed[each.item.queue_id])
+        for each in own
+        if each.item.queue_id in failed and each.item.queue_id not in waiting
+    ]
+    hand_over(place, foreign)
+    give_back(place, [(each, message) for each, message in given_up if not each.waits_for_the_lake])
+    give_back(
+        place,
+        [(each, message) for each, message in given_up if each.waits_for_the_lake],
+        blocked_seconds=LAKE_SECONDS,
+    )
+    give_back(
+        place,
+        [(each, waiting[each.item.queue_id]) for each in own if each.item.queue_id in waiting],
+        blocked_seconds=BLOCKED_SECONDS,
+    )
+    reports.append(PassReport(failed=failed | waiting))
+    if unharmed:
+        _process(place, unharmed, due, leaving, on_step, reports)
+
+
+def _commit_part(
+    place: Workplace,
+    part: Sequence[Work],
+    batch: BatchRead,
+    *,
+    run_id: UUID,
+    rebuilds: Mapping[SubjectOfDataset, Rebuild],
+    moves: Moves,
+    newest_us: Mapping[SubjectOfDataset, int | None],
+    on_step: Callable[[], None],
+    contradicting: frozenset[Contradiction] = frozenset(),
+) -> CommittedPart:
+    """Plan, scan and commit what was read of some files; what `contradicting` names is parked."""
+    blocked: dict[SubjectOfDataset, RebuildBlockedError] = {}
+    planned_subjects: dict[str, SubjectPlans] = {}
     with place.pool.connection() as connection:
-        for subject, work in _by_subject(batch.work, failed, blocked).items():
+        for subject, work in _by_subject(part, blocked).items():
             planned = plan_subject(
                 connection,
                 subject,
@@ -136,34 +260,60 @@ def _process(
                 lake=place.lake,
                 rebuilds=rebuilds,
                 read_again=batch.read_again,
+                moves=moves,
+                newest_us=newest_us,
+                contradicting=contradicting,
             )
-            plans[subject] = planned.plans
+            planned_subjects[subject] = planned
             blocked |= planned.blocked
-        scans = scans_of(connection, [plan for group in plans.values() for plan in group], place.datasets)
+        plans = [plan for planned in planned_subjects.values() for plan in planned.plans]
+        scans = scans_of(connection, plans, place.datasets)
         failpoint("plan.after", connection)
     on_step()
     committed: list[CommittedPlan] = []
     lost: list[str] = []
-    ready = _by_subject(batch.work, failed, blocked)
-    with staging_folder(place.lake, scans) as staging:
-        scanned = scan_segments(place.runner, scans, lake=place.lake, staging=staging)
+    ready = _by_subject(part, blocked)
+    with place.lake.scratch_path() as staging:
+        scan_job = scan_readable_segments(place.runner, scans, lake=place.lake, staging=staging)
         failpoint("scan.after")
         on_step()
-        check_copies((plan for group in plans.values() for plan in group), scanned)
+        scanned = scan_job.scanned
+        with place.pool.connection() as connection:
+            found = find_contradictions(connection, plans, place.datasets, scanned)
+        if found - contradicting:
+            # Only a scan can tell. With what contradicts parked, the others are scanned without it.
+            return _commit_part(
+                place,
+                part,
+                batch,
+                run_id=run_id,
+                rebuilds=rebuilds,
+                moves=moves,
+                newest_us=newest_us,
+                on_step=on_step,
+                contradicting=contradicting | found,
+            )
+        spoiled = spoiled_work(ready, planned_subjects, scan_job.failures)
+        for subject in spoiled.subjects:
+            ready.pop(subject, None)
+        check_copies((plan for plan in plans if plan.subject_key in ready), scanned)
         commits = [
             partial(
                 commit_work,
                 place,
                 run_id=run_id,
                 work=work,
-                plans=plans[subject],
+                plans=planned_subjects[subject].plans,
                 scanned=scanned,
                 job=batch.job,
                 read_again={
                     uri: outcome
-                    for plan in plans[subject]
+                    for plan in planned_subjects[subject].plans
                     for uri, outcome in batch.read_again.get((plan.dataset, subject), {}).items()
                 },
+                leaving=planned_subjects[subject].leaving,
+                left=planned_subjects[subject].left,
+                on_step=on_step,
             )
             for subject, work in ready.items()
         ]
@@ -175,45 +325,31 @@ def _process(
             committed += outcome
     done = [each for subject, work in ready.items() if subject not in lost for each in work]
     rejects = [rejects_of(each.item.source_uri, each.outcome) for each in done]
-    waiting = {
-        each.item.queue_id: told_blocked(rebuilds[where], blocked[where])
-        for each in batch.work
-        # Also where its own file could not be read: that may be mended by then as well.
-        if (where := each.assignment.place) is not None and where in blocked
-    }
-    given_up = [
-        (each, failed[each.item.queue_id])
-        for each in batch.work
-        if each.item.queue_id in failed and each.item.queue_id not in waiting
-    ]
-    give_back(place, [(each, message) for each, message in given_up if not each.waits_for_the_lake])
-    give_back(
-        place,
-        [(each, message) for each, message in given_up if each.waits_for_the_lake],
-        blocked_seconds=LAKE_SECONDS,
-    )
-    give_back(
-        place,
-        [(each, waiting[each.item.queue_id]) for each in batch.work if each.item.queue_id in waiting],
-        blocked_seconds=BLOCKED_SECONDS,
-    )
-    return PassReport(
+    report = PassReport(
         completed=tuple(each.item.queue_id for each in done),
-        failed=failed | waiting,
         lost_subjects=tuple(lost),
-        plans=tuple(plan for group in plans.values() for plan in group),
+        plans=tuple(plans),
         committed=tuple(committed),
         rejects=tuple(each for each in rejects if each is not None),
     )
+    return CommittedPart(report, blocked, spoiled)
 
 
-def _by_subject(
-    work: Sequence[Work], failed: Container[QueueId], blocked: Container[SubjectOfDataset | None]
-) -> dict[str, list[Work]]:
+def _newest_us(place: Workplace, work: Sequence[Work]) -> dict[SubjectOfDataset, int | None]:
+    """The newest reading of each subject and dataset, as it is before the pass."""
+    places = {each.assignment.place for each in work}
+    with place.pool.connection() as connection:
+        return {
+            where: catalog.high_event_us(connection, *where)
+            for where in sorted(where for where in places if where is not None)
+        }
+
+
+def _by_subject(work: Sequence[Work], blocked: Container[SubjectOfDataset | None]) -> dict[str, list[Work]]:
     """What can be committed, by subject."""
     found: dict[str, list[Work]] = defaultdict(list)
     for each in work:
-        if each.item.queue_id not in failed and each.assignment.place not in blocked:
+        if each.assignment.place not in blocked:
             found[each.item.subject_key].append(each)
     return found
 

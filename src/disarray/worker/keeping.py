@@ -15,7 +15,7 @@ from disarray.control.housekeeping import Compaction
 from disarray.engine.compact_job import CompactedSegment, SegmentMerge, SubjectMerge, compact_subjects
 from disarray.errors import LeaseLostError, SegmentDiffersError, StalePlanError
 from disarray.failpoints import failpoint
-from disarray.model.compaction import plan_compaction
+from disarray.model.compaction import count_row_groups, pack_groups, plan_compaction
 from disarray.model.plan import FragmentState
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from disarray.control.housekeeping import ColdSegment
     from disarray.control.queue import QueueId, QueueItem
     from disarray.engine.compact_job import CompactedFile
+    from disarray.model.dataset import Dataset
     from disarray.worker.work import Workplace
 
 log = logging.getLogger(__name__)
@@ -44,6 +45,9 @@ class KeptSubject:
     segments_compacted: int = 0
     fragments_before: int = 0
     fragments_after: int = 0
+    row_groups_before: int = 0
+    row_groups_after: int = 0
+    segments_left: int = 0  # that lie in no fewer row groups when they are compacted: nothing was rewritten
 
 
 @dataclass(slots=True)
@@ -151,7 +155,9 @@ def _plan(place: Workplace, care: _Care) -> list[_Planned]:
                 if (dataset.name, segment.segment_us) not in care.finished
             ]
             chosen = {segment.segment_us: segment for segment in _one_round(cold)}
-            merges = _merges(connection, dataset.name, care.item.subject_key, list(chosen))
+            merges, left = _merges(connection, dataset, care.item.subject_key, list(chosen))
+            care.finished |= {(dataset.name, segment_us) for segment_us in left}
+            care.kept = replace(care.kept, segments_left=care.kept.segments_left + len(left))
             if merges:
                 merge = SubjectMerge(
                     dataset=dataset,
@@ -175,20 +181,23 @@ def _one_round(cold: Sequence[ColdSegment]) -> list[ColdSegment]:
 
 
 def _merges(
-    connection: Connection, dataset: str, subject_key: str, segments: Sequence[int]
-) -> list[SegmentMerge]:
+    connection: Connection, dataset: Dataset, subject_key: str, segments: Sequence[int]
+) -> tuple[list[SegmentMerge], list[int]]:
+    """What is to be merged, and the segments of which nothing can be gained."""
     by_segment = defaultdict(list)
-    for fragment in catalog.load_kept_fragments(connection, dataset, subject_key, segments=segments):
+    kept = catalog.load_kept_fragments(connection, dataset.name, subject_key, segments=segments)
+    for fragment in catalog.with_arrivals(connection, dataset, kept):
         by_segment[fragment.segment_us].append(fragment)
-    return [
-        SegmentMerge(
-            segment_us=segment_us,
-            fragments=tuple(each for each in fragments if each.state is FragmentState.ACTIVE),
-            groups=groups,
-        )
-        for segment_us, fragments in sorted(by_segment.items())
-        if (groups := plan_compaction(fragments))
-    ]
+    merges, left = [], []
+    for segment_us, fragments in sorted(by_segment.items()):
+        groups = plan_compaction(fragments)
+        packs = pack_groups(groups)
+        if len(packs) >= count_row_groups(each for group in groups for each in group.fragments):
+            left.append(segment_us)
+            continue
+        active = tuple(each for each in fragments if each.state is FragmentState.ACTIVE)
+        merges.append(SegmentMerge(segment_us=segment_us, fragments=active, packs=packs))
+    return merges, left
 
 
 def _compact(place: Workplace, planned: Sequence[_Planned]) -> list[list[CompactedFile]]:
@@ -251,6 +260,8 @@ def _commit(place: Workplace, planned: _Planned, files: Sequence[CompactedFile])
             segments_compacted=care.kept.segments_compacted + len(done),
             fragments_before=care.kept.fragments_before + len(compaction.dropped),
             fragments_after=care.kept.fragments_after + len(compaction.added),
+            row_groups_before=care.kept.row_groups_before + count_row_groups(compaction.dropped),
+            row_groups_after=care.kept.row_groups_after + count_row_groups(compaction.added),
         )
     care.finished |= places
 

@@ -12,7 +12,7 @@ from disarray.errors import ConfigError
 from disarray.failpoints import failpoint
 from disarray.formats.loader import load_datasets
 from disarray.store.lake import Lake
-from disarray.store.registering import register
+from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
 from disarray.worker.scheduler import BATCH
 from disarray.worker.settings import RunnerKind, worker_settings
@@ -72,7 +72,7 @@ def open_pool(
         max_size=_CONNECTIONS,
     ) as pool:
         with pool.connection() as connection:
-            migrations.check_schema(connection)
+            migrations.prepare_schema(connection)
         yield pool
 
 
@@ -98,8 +98,7 @@ def open_workplace(
         )
         runner = stack.enter_context(_open_runner(config, settings.runner))
         with pool.connection() as connection:
-            for dataset in datasets.values():
-                register(connection, dataset)
+            register_all(connection, datasets.values())
             events.provision_event_partitions(connection)
             former = _patterns_of(connection, instance_name)
             holder = instances.register_instance(connection, instance_name, subject_patterns=patterns)

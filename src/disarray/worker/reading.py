@@ -10,6 +10,7 @@ from disarray.engine.read_job import find_missing, read_files
 from disarray.kernels.outcome import ReadReason, ReadRequest
 from disarray.worker.assignment import path_of, read_request
 from disarray.worker.rebuilding import lost_files
+from disarray.worker.restoring import files_with_fragments
 from disarray.worker.work import Work
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.control.connections import Connection
+    from disarray.control.moving_files import Home
     from disarray.control.queue import QueueId
     from disarray.engine.read_job import ReadJobResult
     from disarray.engine.runner import Runner
@@ -36,6 +38,7 @@ class BatchRequests:
 
     of_items: Mapping[QueueId, ReadRequest]
     read_again: Mapping[Place, ReadRequest] = field(default_factory=dict)
+    restored: frozenset[str] = frozenset()  # files that are allowed again and of which fragments are kept
 
     def without(
         self, blocked: Mapping[SubjectOfDataset, object], assignments: Sequence[Assignment]
@@ -47,6 +50,7 @@ class BatchRequests:
         return BatchRequests(
             {queue_id: request for queue_id, request in self.of_items.items() if queue_id not in left_out},
             {place: request for place, request in self.read_again.items() if place[:2] not in blocked},
+            self.restored,
         )
 
 
@@ -60,20 +64,34 @@ class BatchRead:
 
 
 def batch_requests(
-    connection: Connection, assignments: Sequence[Assignment], rebuilds: Mapping[SubjectOfDataset, Rebuild]
+    connection: Connection,
+    assignments: Sequence[Assignment],
+    rebuilds: Mapping[SubjectOfDataset, Rebuild],
+    homes: Mapping[str, Sequence[Home]],
 ) -> BatchRequests:
-    """What to read for a batch; items for which nothing is to be read are left out."""
+    """What to read for a batch; items for which nothing is to be read are left out.
+
+    `homes` are the datasets and subjects that the files have readings in: elsewhere, these are of no use here.
+    """
     uris = [assignment.item.source_uri for assignment in assignments if assignment.is_about_a_file]
     known = catalog.load_fingerprints(connection, uris)
     now_us = status.current_us(connection)
+    kept = files_with_fragments(connection, assignments)
     of_items = {}
     for each in assignments:
         rebuild = rebuilds.get(each.place) if each.place is not None else None
+        stored = known.get(each.item.source_uri)
         request = read_request(
             each,
-            stored=known.get(each.item.source_uri),
+            stored=stored,
             now_us=now_us,
             must_read=rebuild is not None and each.item.source_uri in rebuild.files,
+            must_read_again=each.is_allowed and each.item.source_uri not in kept,
+            is_moved=stored is not None
+            and any(
+                home.generation == stored.generation and (home.dataset, home.subject_key) != each.place
+                for home in homes.get(each.item.source_uri, ())
+            ),
         )
         if request is not None:
             of_items[each.item.queue_id] = request
@@ -96,6 +114,7 @@ def batch_requests(
     return BatchRequests(
         {queue_id: lighter(request) for queue_id, request in of_items.items()},
         {place: lighter(request) for place, request in read_again.items()},
+        kept,
     )
 
 
@@ -126,5 +145,12 @@ def read_batch(
         requests.read_again, job.outcomes[len(requests.of_items) :], strict=True
     ):
         read_again.setdefault((name, subject), {})[uri] = outcome
-    work = [Work(assignment, outcomes.get(assignment.item.queue_id)) for assignment in assignments]
+    work = [
+        Work(
+            assignment,
+            outcomes.get(assignment.item.queue_id),
+            restores=assignment.item.source_uri in requests.restored,
+        )
+        for assignment in assignments
+    ]
     return BatchRead(job, work, read_again)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from disarray.control import definitions
 from disarray.errors import RebuildBlockedError, SubjectMissingError
 from disarray.kernels.outcome import ReadStatus
-from disarray.model.dataset import OnShrink
+from disarray.model.dataset import OnShrink, SubjectKind
 from disarray.model.fingerprints import ORIGIN
-from disarray.model.matching import match_file, subject_from_preamble
+from disarray.model.matching import match_file, subject_of
 from disarray.model.plan import RebuildStep
 from disarray.model.scan_spec import scan_spec_of
 from disarray.model.seam import Change, Replacement, Seam, judge_replacement
@@ -64,7 +64,6 @@ class Rebuild:
         return (
             rules_are_the_same
             and not self.reads_files
-            and self.before.priority == self.dataset.priority
             and scan_spec_of(self.before, self.subject_key) == scan_spec_of(self.dataset, self.subject_key)
         )
 
@@ -152,8 +151,9 @@ def blocked_by_failures(
 
 
 def moved_files(rebuild: Rebuild, outcomes: Mapping[str, ReadOutcome]) -> dict[str, str]:
-    """Files that are about another subject under the definition in force, and which."""
-    if rebuild.before.subject == rebuild.dataset.subject:
+    """Files that are about another subject under the definition in force, or as they are now, and which."""
+    rule = rebuild.dataset.subject
+    if rebuild.before.subject == rule and rule.kind is not SubjectKind.PREAMBLE:
         return {}
     moved, lost = {}, {}
     for uri in rebuild.files:
@@ -162,9 +162,7 @@ def moved_files(rebuild: Rebuild, outcomes: Mapping[str, ReadOutcome]) -> dict[s
             match = match_file(uri, [rebuild.dataset])
             if match is None or found is None:
                 continue
-            subject = match.subject or subject_from_preamble(
-                uri, rebuild.dataset, dict(found.end.state.fields)
-            )
+            subject = subject_of(uri, match, dict(found.end.state.fields))
         except SubjectMissingError as error:
             lost[uri] = str(error)
             continue
@@ -182,12 +180,14 @@ def refuse_lost_readings(
     *,
     removed: Collection[str],
     asked_for: Collection[str],
+    earlier: Collection[str] = (),
 ) -> None:
     """Refuse a rebuild that would lose what counts now because its source says it no more.
 
-    Somebody wants the files in `removed` gone, and those in `asked_for` as they are now.
+    Somebody wants the files in `removed` gone, and those in `asked_for` as they are now. Those in `earlier` are about
+    another subject since they were replaced.
     """
-    lost: dict[str, str] = {}
+    lost = {uri: "an earlier generation of it is gone" for uri in earlier if uri not in removed}
     for uri, stored in rebuild.files.items():
         if uri not in removed:
             outcome = outcomes.get(uri)

@@ -20,8 +20,10 @@ from disarray.store.definitions import definitions_of
 from disarray.store.lake import ScratchLake
 from disarray.worker.assignment import assign
 from disarray.worker.committing import dataset_commit
+from disarray.worker.moves import load_moves
 from disarray.worker.planning import plan_subject
 from disarray.worker.reading import batch_requests, read_batch
+from disarray.worker.report import rejects_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from disarray.model.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.store.lake import Lake
+    from disarray.worker.report import FileRejects
 
 _ATTEMPTS = 3
 
@@ -48,10 +51,11 @@ class RehearsedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What a batch would do, and why some of its files could not be read, by uri."""
+    """What a batch would do, why some of its files could not be read, by uri, and which rows are no readings."""
 
     plans: tuple[RehearsedPlan, ...]
     failures: Mapping[str, str]
+    rejects: tuple[FileRejects, ...] = ()
 
 
 def rehearse(
@@ -83,7 +87,7 @@ def rehearse_release(
     """What releasing a file from quarantine would change."""
     metadata: Metadata = {
         "dataset": waiting.dataset,
-        "release": "readings" if waiting.readings else "version",
+        f"release_{waiting.part}": True,
     }
     notification = Notification(waiting.source_uri, waiting.subject_key, Reason.RELEASE, metadata)
     return rehearse(connection, [notification], datasets=datasets, lake=lake)
@@ -102,16 +106,24 @@ def _rehearse(
         by_subject[each.subject_key].append(each)
     plans: list[RehearsedPlan] = []
     failures: dict[str, str] = {}
+    rejects: list[FileRejects] = []
     for subject, group in by_subject.items():
         # Numbers that wait for a rebuild are those of the former definition: so is what would change them now.
         known = definitions_of(connection, datasets, subject)
         assignments = assign(_as_if_claimed(connection, group), known)
-        requests = batch_requests(connection, assignments, {})
+        moves = load_moves(connection, [each.item for each in assignments])
+        requests = batch_requests(connection, assignments, {}, moves.homes)
         batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4())
         failures |= {each.item.source_uri: each.failure for each in batch.work if each.failure is not None}
         work = [each for each in batch.work if each.failure is None]
-        planned = plan_subject(connection, subject, work=work, datasets=known, lake=lake).plans
-        scans = [SegmentScan(known[plan.dataset], subject, unit) for plan in planned for unit in plan.units]
+        found = [rejects_of(each.item.source_uri, each.outcome) for each in work]
+        rejects += [each for each in found if each is not None]
+        planned = plan_subject(connection, subject, work=work, datasets=known, lake=lake, moves=moves).plans
+        scans = [
+            SegmentScan(known[plan.dataset], subject, unit, former=plan.former)
+            for plan in planned
+            for unit in plan.units
+        ]
         scanned = scan_segments(runner, scans, lake=lake)
         plans += [
             RehearsedPlan(
@@ -125,7 +137,7 @@ def _rehearse(
             )
             for plan in planned
         ]
-    return Rehearsal(tuple(plans), failures)
+    return Rehearsal(tuple(plans), failures, tuple(rejects))
 
 
 def _as_if_claimed(connection: Connection, notifications: Sequence[Notification]) -> list[QueueItem]:

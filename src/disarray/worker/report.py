@@ -56,6 +56,7 @@ class CommittedPlan:
 
     plan: SubjectPlan
     change: DatasetChange
+    conflicts: tuple[int, int] = (0, 0)  # readings that came and disagree with others: winners, losers
 
     @property
     def arrival(self) -> Arrival:

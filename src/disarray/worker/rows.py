@@ -1,33 +1,35 @@
-"""Rows of tables on their way through a pass: asked for, prepared for, written with the commit, and cleaned up."""
+"""Rows on their way through a pass: asked for, prepared by its tasks, written with the commit, and cleaned up."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+import json
 from typing import TYPE_CHECKING
 
-from disarray.control import readings
+from disarray.control import commits, readings
 from disarray.engine.scan_job import SegmentScan
 from disarray.errors import FragmentMismatchError
 from disarray.model.dataset import Store
 from disarray.model.segments import datetime_of
 from disarray.model.tables import readings_table
 from disarray.store.lake_readings import LakeReadings
-from disarray.store.staging import RowsWanted
+from disarray.store.staging import RowsWanted, plain_row, staged_documents
 from disarray.store.timescale import TableReadings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from disarray.control.commits import SubjectCommit
     from disarray.control.connections import Connection
     from disarray.engine.scan_job import ScannedSegment
     from disarray.model.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.store.contract import ReadingStore
-    from disarray.store.lake import Lake
     from disarray.worker.work import Workplace
 
     Scanned = Mapping[tuple[str, str, int], ScannedSegment]
+
+# One statement carries about so much of the rows that follow a commit: a fraction of a second of work.
+STATEMENT_BYTES = 2 << 20
 
 
 def scans_of(
@@ -41,7 +43,7 @@ def scans_of(
     for plan in plans:
         dataset = datasets[plan.dataset]
         if plan.store is not Store.TIMESCALE:
-            scans += [SegmentScan(dataset, plan.subject_key, unit) for unit in plan.units]
+            scans += [SegmentScan(dataset, plan.subject_key, unit, former=plan.former) for unit in plan.units]
             continue
         table = readings_table(dataset)
         uris = {fragment.source_uri for unit in plan.units for fragment in unit.fragments}
@@ -57,7 +59,7 @@ def scans_of(
                 stored_rows=0 if stored is None else stored.rows,
                 stored_digest=None if stored is None else stored.digest,
             )
-            scans.append(SegmentScan(dataset, plan.subject_key, unit, wanted))
+            scans.append(SegmentScan(dataset, plan.subject_key, unit, wanted, plan.former))
     return scans
 
 
@@ -87,6 +89,44 @@ def write_rows(
     )
 
 
+def put_parts(
+    connection: Connection,
+    commit: SubjectCommit,
+    plan: SubjectPlan,
+    *,
+    changed_segments: Iterable[int],
+    scanned: Scanned,
+    on_step: Callable[[], None],
+) -> None:
+    """Stream the summaries and rollup parts of the segments that a commit changes, some at a time.
+
+    Never more than a statement's worth is held here, and the server never waits for more than its preparation.
+    """
+    held: list[bytes] = []
+    size = 0
+    for segment_us in changed_segments:
+        for document in _documents(scanned[plan.dataset, plan.subject_key, segment_us]):
+            held.append(document)
+            size += len(document)
+            if size >= STATEMENT_BYTES:
+                commits.put_rows(connection, commit, plan.dataset, held)
+                on_step()
+                held, size = [], 0
+    if held:
+        commits.put_rows(connection, commit, plan.dataset, held)
+
+
+def _documents(result: ScannedSegment) -> Iterator[bytes]:
+    if result.parts is not None:
+        yield from staged_documents(result.parts)
+    elif result.metrics or result.rollups:
+        rows = {
+            "metrics": [plain_row(row) for row in result.metrics],
+            "rollups": [plain_row(row) for row in result.rollups],
+        }
+        yield json.dumps(rows, allow_nan=False).encode()
+
+
 def store_of(connection: Connection, place: Workplace, plan: SubjectPlan) -> ReadingStore:
     """The store that a plan writes to; one that is being left is still written to, until nothing is in it."""
     dataset = place.datasets[plan.dataset]
@@ -105,13 +145,3 @@ def check_copies(plans: Iterable[SubjectPlan], scanned: Scanned) -> None:
                     f"{datetime_of(segment_us):%Y-%m-%dT%H:%MZ} on that the catalog counts. Nothing was copied or "
                     f"removed. Run: disarray verify --subject {plan.subject_key}"
                 )
-
-
-@contextmanager
-def staging_folder(lake: Lake, scans: Iterable[SegmentScan]) -> Iterator[Path | None]:
-    """Where tasks put rows on their way into a table, gone after the block; None where no rows are wanted."""
-    if not any(scan.rows is not None for scan in scans):
-        yield None
-        return
-    with lake.scratch_folder() as folder:
-        yield folder

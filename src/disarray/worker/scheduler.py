@@ -24,6 +24,7 @@ from disarray.errors import (
     StaleIncarnationError,
     StalePlanError,
     SupersededDefinitionError,
+    TimeLimitError,
 )
 from disarray.failpoints import failpoint
 from disarray.model.backoff import Backoff
@@ -77,6 +78,8 @@ class Scheduler:
     _hurried: threading.Event = field(default_factory=threading.Event)
     _held: set[str] = field(default_factory=set)
     _takes_more: threading.Event = field(default_factory=threading.Event)
+    # Subjects whose last pass the server broke off for taking too long.
+    _broken_off: set[str] = field(default_factory=set)
 
     def drain(self) -> Iterator[PassReport]:
         """Process batches until nothing is left to claim."""
@@ -153,13 +156,21 @@ class Scheduler:
         self._held.clear()
 
     def _process(self, items: Sequence[QueueItem], progress: Progress) -> PassReport:
+        finished: list[PassReport] = []
+        subjects = {item.subject_key for item in items}
         try:
-            return process_items(self.place, items, on_step=lambda: self._step(progress))
+            report = process_items(self.place, items, on_step=lambda: self._step(progress), finished=finished)
         except StalePlanError as error:
             # Somebody decided about a parked file meanwhile: claimed again, it is planned again.
             log.info("%s", error)
-            self._hand_back(items)
-            return PassReport(lost_subjects=tuple(sorted({item.subject_key for item in items})))
+            return self._given_back(items, finished)
+        except TimeLimitError as error:
+            # Once may be the moment: a slow disk, a host under load. The second time it is the work.
+            if not subjects & self._broken_off:
+                log.warning("a pass over %d items took too long: %s", len(items), error)
+                self._broken_off.update(subjects)
+                return self._given_back(items, finished)
+            return self._try_smaller(items, finished, progress, error)
         except _NOT_OF_AN_ITEM:
             self._hand_back(items)
             raise
@@ -168,28 +179,50 @@ class Scheduler:
                 self._hand_back(items)
                 # Whatever the engine says about a job that was broken off.
                 raise HandedBackError("the job was broken off: the worker ends") from error
-            log.exception("a pass over %d items failed", len(items))
-            if len(items) > 1:
-                # One of them may be to blame: alone, it fails alone.
-                return joined([self._process([item], progress) for item in items])
-            [item] = items
-            message = f"{type(error).__name__}: {error}"
-            # Where the lake has no room for the rows of a table, no item is to blame.
-            waits = isinstance(error, FragmentWriteError)
-            try:
-                with self.place.pool.connection() as connection:
-                    failpoint("fail.before", connection, about=item.source_uri)
-                    queue.fail_items(
-                        connection,
-                        [Failure(item.queue_id, message)],
-                        self.place.holder,
-                        retry_delay_seconds=LAKE_SECONDS if waits else None,
-                        is_counted=not waits,
-                    )
-                    failpoint("fail.after", connection, about=item.source_uri)
-            except LeaseLostError:
-                return PassReport(lost_subjects=(item.subject_key,))
-            return PassReport(failed={item.queue_id: message})
+            return self._try_smaller(items, finished, progress, error)
+        self._broken_off.difference_update(subjects)
+        return report
+
+    def _given_back(self, items: Sequence[QueueItem], finished: Sequence[PassReport]) -> PassReport:
+        """Free what was claimed: it is claimed again, and goes on with what is not done."""
+        self._hand_back(items)
+        lost = PassReport(lost_subjects=tuple(sorted({item.subject_key for item in items})))
+        return joined([*finished, lost])
+
+    def _try_smaller(
+        self, items: Sequence[QueueItem], finished: Sequence[PassReport], progress: Progress, error: Exception
+    ) -> PassReport:
+        """After an error that one of the items may be to blame for: alone, it fails alone.
+
+        Work that took too long is halved instead: half of it may do, and a thousand passes would take longer still.
+        """
+        ended = {queue_id for report in finished for queue_id in (*report.completed, *report.failed)}
+        left = [item for item in items if item.queue_id not in ended]
+        log.error("a pass over %d items failed", len(left), exc_info=error)
+        if len(left) > 1:
+            size = (len(left) + 1) // 2 if isinstance(error, TimeLimitError) else 1
+            parts = [left[start : start + size] for start in range(0, len(left), size)]
+            return joined([*finished, *(self._process(part, progress) for part in parts)])
+        return joined([*finished, *(self._fail(item, error) for item in left)])
+
+    def _fail(self, item: QueueItem, error: Exception) -> PassReport:
+        message = f"{type(error).__name__}: {error}"
+        # Where the lake has no room for the rows of a table, no item is to blame.
+        waits = isinstance(error, FragmentWriteError)
+        try:
+            with self.place.pool.connection() as connection:
+                failpoint("fail.before", connection, about=item.source_uri)
+                queue.fail_items(
+                    connection,
+                    [Failure(item.queue_id, message)],
+                    self.place.holder,
+                    retry_delay_seconds=LAKE_SECONDS if waits else None,
+                    is_counted=not waits,
+                )
+                failpoint("fail.after", connection, about=item.source_uri)
+        except LeaseLostError:
+            return PassReport(lost_subjects=(item.subject_key,))
+        return PassReport(failed={item.queue_id: message})
 
     def _step(self, progress: Progress) -> None:
         progress.advance()

@@ -40,7 +40,7 @@ def share_fragments(
     """
     said = {uri: _said(fingerprint) for uri, fingerprint in fingerprints.items()}
     known, generations = _known_copies(
-        connection, dataset.name, subject_key, said=set() if only_among_them else set(said.values())
+        connection, dataset, subject_key, said=set() if only_among_them else set(said.values())
     )
     # Read whole, a file's fragments say all that it says: they can stand for those of every copy in the batch.
     whole = {
@@ -55,7 +55,7 @@ def share_fragments(
         and not change.is_removed
         and (original := _original(change, known.get(said[change.source_uri], []), dataset)) is not None
     }
-    fragments = catalog.load_file_fragments(connection, sorted(set(originals.values())))
+    fragments = _stored_fragments(connection, dataset, subject_key, sorted(set(originals.values())))
     shared = []
     for change in changes:
         original = originals.get(change.source_uri)
@@ -71,17 +71,35 @@ def share_fragments(
 
 
 def _known_copies(
-    connection: Connection, dataset: str, subject_key: str, *, said: set[_Said]
+    connection: Connection, dataset: Dataset, subject_key: str, *, said: set[_Said]
 ) -> tuple[dict[_Said, list[str]], dict[str, int]]:
     """Files that say the same and whose readings are in, the greatest uri last; and the generation of each."""
     hashes = sorted({content_hash for content_hash, _ in said})
-    same = catalog.find_same_content(connection, dataset, subject_key, content_hashes=hashes)
+    same = catalog.find_same_content(connection, dataset.name, subject_key, content_hashes=hashes)
     prints = catalog.load_fingerprints(connection, [uri for uris in same.values() for uri in uris])
     found: dict[_Said, list[str]] = {}
     for uris in same.values():
         for uri in uris:
-            found.setdefault(_said(prints[uri]), []).append(uri)
+            # What is kept of a blacklisted file may have been read under another definition.
+            if prints[uri].parse_version == dataset.parse_version:
+                found.setdefault(_said(prints[uri]), []).append(uri)
     return found, {uri: fingerprint.generation for uri, fingerprint in prints.items()}
+
+
+def _stored_fragments(
+    connection: Connection, dataset: Dataset, subject_key: str, source_uris: Sequence[str]
+) -> dict[str, list[FragmentEntry]]:
+    """What files say here, or said before they were blacklisted: allowed again, they must not be kept twice."""
+    here = dataset.name, subject_key
+    known = catalog.load_file_fragments(connection, source_uris)
+    withdrawn = catalog.load_withdrawn_fragments(connection, source_uris)
+    return {
+        uri: [
+            *known.get(uri, {}).get(here, ()),
+            *(each.entry for each in withdrawn.get(uri, ()) if (each.dataset, each.subject_key) == here),
+        ]
+        for uri in source_uris
+    }
 
 
 def _original(change: FileChange, copies: Sequence[str], dataset: Dataset) -> str | None:

@@ -43,6 +43,9 @@ class Work:
 
     assignment: Assignment
     outcome: ReadOutcome | None
+    restores: bool = (
+        False  # what the file said before it was blacklisted is kept, whatever became of the file
+    )
 
     @property
     def item(self) -> QueueItem:
@@ -57,9 +60,11 @@ class Work:
     @property
     def failure(self) -> str | None:
         """Why the item cannot be completed, None where it can."""
+        if self.assignment.is_removal:
+            return None
         if self.assignment.is_about_a_file and self.assignment.dataset is None:
-            return (
-                f"no dataset takes {self.item.source_uri}. Nothing was read. "
+            return self.assignment.problem or (
+                f"no dataset takes {self.item.source_uri}. Nothing was read, and what it said before stays. "
                 "Describe it in disarray.toml; its next notification tries again."
             )
         if self.item.reason == Reason.REBUILD and self.assignment.dataset is None:
@@ -72,6 +77,9 @@ class Work:
             ReadStatus.UNCHANGED,
             ReadStatus.PARKED,
         ):
+            return None
+        if self.restores and (self.outcome.status is ReadStatus.VANISHED or not self.may_succeed_later):
+            # The next announcement of the file says again what is wrong with it.
             return None
         return self.outcome.message or "the file could not be read"
 

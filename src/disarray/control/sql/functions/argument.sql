@@ -82,6 +82,83 @@ end
 $$;
 comment on function disarray.check_decision(text, text) is 'Refuse what an operator decides without saying why and who.';
 
+create function disarray.caller()
+returns text
+language sql
+stable
+as $$
+-- Inside a function that runs as its owner, current_user is the owner: these two are what the session really is.
+select case when current_setting('role') = 'none' then session_user::text else current_setting('role') end
+$$;
+comment on function disarray.caller() is 'The role in which the session calls, whatever the function that asks runs as.';
+
+create function disarray.decision_of(p_reason text, p_by text)
+returns jsonb
+language sql
+stable
+as $$
+select jsonb_build_object('reason', p_reason, 'by', p_by, 'role', disarray.caller())
+$$;
+comment on function disarray.decision_of(text, text) is
+    'What is written down with every decision: why, the name that was given, and the role that the database vouches for.';
+
+create function disarray.reserved_keys()
+returns text[]
+language sql
+immutable
+as $$
+select array[
+    'reasons', 'release', 'release_readings', 'release_version', 'reason', 'by', 'role', 'why', 'part', 'queue_id',
+    'outcome', 'change', 'bytes', 'lines', 'rejected', 'message', 'parked_hash', 'logical_start', 'logical_end',
+    'sealed', 'run_id', 'conflicts', 'error'
+]
+$$;
+comment on function disarray.reserved_keys() is
+    'Keys of metadata that the server writes: what was decided, by whom, and what a worker found. Nobody announces them.';
+
+create function disarray.check_announcements(p_reasons text[], p_metadata jsonb[])
+returns void
+language plpgsql
+stable
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_reason text;
+    v_key text;
+begin
+    -- The owner of the schema can write into its tables: there is nothing to keep from it.
+    select given.reason
+    into v_reason
+    from unnest(p_reasons) as given (reason)
+    where
+        parse_reason(given.reason) not in ('file_notification', 'quiet')
+        and not pg_has_role(caller(), current_user, 'usage')
+    limit 1;
+    if found then
+        raise exception 'role % may announce files (file_notification, quiet), and not ask for %. Nothing was stored.',
+            caller(), quote_literal(left(v_reason, 200))
+        using
+            errcode = '42501',
+            hint = 'Operators decide, with a reason and a name: reingest_file, blacklist_file, allow_file, release_file, reject_file.';
+    end if;
+    select key.name
+    into v_key
+    from unnest(p_metadata) as given (metadata)
+    cross join unnest(reserved_keys()) as key (name)
+    where
+        given.metadata ?| reserved_keys()
+        and given.metadata ? key.name
+        and not pg_has_role(caller(), current_user, 'usage')
+    limit 1;
+    if found then
+        raise exception 'metadata of an announcement must not have the key %: it is the server''s. Nothing was stored.', quote_literal(v_key)
+        using errcode = 'DA001', hint = 'Send it under another name.';
+    end if;
+end
+$$;
+comment on function disarray.check_announcements(text[], jsonb[]) is
+    'Refuse what only operators may ask for, and keys that are the server''s. The role of the caller decides, never what it sends.';
+
 create function disarray.parse_reason(p_reason text)
 returns disarray.ingest_queue_reason
 language plpgsql

@@ -256,10 +256,31 @@ begin
         'stale_numbers_wait_for_their_repair',
         open.subject_key,
         'stale from ' || min(open.range_start) || ' on, known since ' || min(open.created_at)
-    from dirty_range as open
+    from (
+        select
+            shifting.subject_key,
+            shifting.range_start,
+            shifting.created_at
+        from dirty_range as shifting
+        where shifting.resolved_at is null
+        union all
+        select
+            moving.subject_key,
+            moving.stale_from,
+            moving.noted_at
+        from moving_file as moving
+        -- One that is to come and could not be read is a dead letter, and listed as such.
+        where not exists (
+            select
+            from file_info as file
+            where
+                moving.is_arriving
+                and file.source_uri = moving.source_uri
+                and file.failed_at is not null
+        )
+    ) as open
     where
-        open.resolved_at is null
-        and open.created_at < v_limit
+        open.created_at < v_limit
         and not exists (select from ingest_queue as item where item.subject_key = open.subject_key)
         and not exists (select from subject_lock as lock where lock.subject_key = open.subject_key)
     group by open.subject_key

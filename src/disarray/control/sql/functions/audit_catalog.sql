@@ -416,7 +416,17 @@ comment on function disarray.load_base_chains(text) is
     'The summaries and bases of a subject series by series, in the order of time, each with what its metric is: what a base is added up from.';
 
 create function disarray.list_live_lake_files()
-returns table (path text, bytes bigint, checksum text, row_groups integer[], readings bigint[])
+returns table (
+    path text,
+    bytes bigint,
+    checksum text,
+    row_groups integer[],
+    readings bigint[],
+    first_rows integer[],
+    digests text[],
+    former_row_groups integer[],
+    former_digests text[]
+)
 language sql
 stable
 security definer
@@ -426,13 +436,23 @@ select
     file.path,
     file.bytes,
     file.checksum,
-    array_agg(said.row_group order by said.fragment_id),
-    array_agg(said.readings order by said.fragment_id)
+    array_agg(said.row_group order by said.fragment_id) filter (where said.is_needed),
+    array_agg(said.readings order by said.fragment_id) filter (where said.is_needed),
+    array_agg(said.first_row order by said.fragment_id) filter (where said.is_needed),
+    array_agg(said.digest order by said.fragment_id) filter (where said.is_needed),
+    coalesce(array_agg(said.row_group order by said.fragment_id) filter (where not said.is_needed and said.digest is not null), '{}'),
+    coalesce(array_agg(said.digest order by said.fragment_id) filter (where not said.is_needed and said.digest is not null), '{}')
 from lake_file as file
-inner join fragment as said on file.path = said.path
-where said.state in ('active', 'parked', 'rejected')
+inner join (
+    select
+        known.*,
+        known.state in ('active', 'parked', 'rejected') or known.withdrawn_state is not null as is_needed
+    from fragment as known
+) as said on file.path = said.path
 group by file.path
+having bool_or(said.is_needed)
 order by file.path
 $$;
 comment on function disarray.list_live_lake_files() is
-    'Every file of the lake that a fragment needs: its size and checksum, and the row groups that are needed with their readings.';
+    'Every file of the lake that a fragment needs: its size and checksum, the row groups that are needed with their readings and '
+    'digests, and those that no fragment needs any more.';

@@ -34,11 +34,11 @@ begin
         item.source_uri = p_source_uri
         and item.status = 'available';
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
-    values (v_now, 'blacklisted', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
+    values (v_now, 'blacklisted', p_source_uri, v_file.subject_key, decision_of(p_reason, p_by));
 
     -- What it contributed, or is contributing at this moment, has to go.
     if v_file.process_count > 0 or exists (select from ingest_queue as item where item.source_uri = p_source_uri) then
-        v_queue_id := enqueue_file(p_source_uri, v_file.subject_key, 'remove', p_by);
+        v_queue_id := enqueue_request(p_source_uri, v_file.subject_key, 'remove', p_by);
     end if;
     return v_queue_id;
 end
@@ -69,8 +69,8 @@ begin
         using errcode = 'DA005', hint = 'disarray files show tells where it stands.';
     end if;
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
-    values (v_now, 'allowed', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
-    return enqueue_file(p_source_uri, v_file.subject_key, 'allow', p_by);
+    values (v_now, 'allowed', p_source_uri, v_file.subject_key, decision_of(p_reason, p_by));
+    return enqueue_request(p_source_uri, v_file.subject_key, 'allow', p_by);
 end
 $$;
 comment on function disarray.allow_file(text, text, text) is 'Let a blacklisted file count again; the queue_id of the item that brings it back.';

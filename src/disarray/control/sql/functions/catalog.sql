@@ -36,8 +36,10 @@ where
         from fragment as said
         where
             said.source_uri = known.source_uri
+            and said.dataset = p_dataset
+            and said.subject_key = p_subject_key
             -- One that was removed may have counted in segments that were sealed since: it no longer says all it said.
-            and said.state in ('active', 'parked', 'rejected')
+            and (said.state in ('active', 'parked', 'rejected') or said.withdrawn_state is not null)
     )
 order by known.source_uri collate "C"
 $$;
@@ -61,6 +63,80 @@ $$;
 comment on function disarray.load_file_fragments(text[]) is
     'All that some files say now: active, parked, rejected, or counted in segments that were sealed since.';
 
+create function disarray.load_withdrawn_fragments(p_source_uris text[])
+returns setof disarray.fragment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from fragment as known
+where
+    known.source_uri = any(p_source_uris)
+    and known.withdrawn_state is not null
+order by known.fragment_id
+$$;
+comment on function disarray.load_withdrawn_fragments(text[]) is
+    'What some files said before they were blacklisted: it counts for nothing, and comes back when they are allowed again.';
+
+create function disarray.load_arrivals(p_source_uris text[])
+returns table (source_uri text, arrival bigint)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    file.source_uri,
+    file.arrival
+from file_info as file
+where file.source_uri = any(p_source_uris)
+$$;
+comment on function disarray.load_arrivals(text[]) is 'The numbers of some files in the order of first announcements.';
+
+create function disarray.list_conflicts(
+    p_subject_key text default null,
+    p_source_uri text default null,
+    p_limit integer default 100
+)
+returns table (
+    dataset text,
+    subject_key text,
+    segment_us bigint,
+    winner_uri text,
+    loser_uri text,
+    conflicts bigint,
+    examples jsonb
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    found.dataset,
+    found.subject_key,
+    found.segment_us,
+    found.winner_uri,
+    found.loser_uri,
+    found.conflicts,
+    found.examples
+from conflict as found
+where
+    (p_subject_key is null or found.subject_key = p_subject_key)
+    and (p_source_uri is null or p_source_uri in (found.winner_uri, found.loser_uri))
+order by
+    found.dataset,
+    found.subject_key,
+    found.segment_us,
+    found.winner_uri,
+    found.loser_uri
+limit p_limit
+$$;
+comment on function disarray.list_conflicts(text, text, integer) is
+    'Files that say different things under one key: whose readings count, whose do not, how many, and the earliest with their values.';
+
 create function disarray.load_segment_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
 returns setof disarray.fragment
 language sql
@@ -78,6 +154,22 @@ where
 order by known.fragment_id
 $$;
 comment on function disarray.load_segment_fragments(text, text, bigint[]) is 'All that is active in some segments of a subject.';
+
+create function disarray.load_lake_checksums(p_paths text[])
+returns table (path text, checksum text)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    file.path,
+    file.checksum
+from lake_file as file
+where file.path = any(p_paths)
+$$;
+comment on function disarray.load_lake_checksums(text[]) is
+    'The checksums of whole files of the lake: what fragments without a digest are recognized by.';
 
 create function disarray.find_sealed_segments(p_dataset text, p_subject_key text, p_segments bigint[])
 returns table (segment_us bigint)

@@ -143,16 +143,18 @@ begin
                         and waiting.queue_id <> outcome.queue_id
                 ) then 'pending'
                 -- Whatever else was done to it: part of it waits for an operator.
-                when (
-                    select true
-                    from fragment as parked
-                    where
-                        parked.source_uri = outcome.source_uri
-                        and parked.state = 'parked'
-                    limit 1
-                ) then 'parked'
-                else coalesce(outcome.result ->> 'outcome', 'processed')::file_info_status
+                when waits.version_hash is not null or waits.has_parked_readings then 'parked'
+                else 'processed'
+            end::file_info_status,
+            parked_hash = waits.version_hash,
+            parked_at = case
+                when waits.version_hash is null then null
+                when waits.version_hash = file.parked_hash then file.parked_at
+                else v_now
             end,
+            -- A file belongs to whom it was read for; what was announced is a hint.
+            subject_key = case when outcome.result ? 'dataset' then outcome.subject_key else file.subject_key end,
+            dataset = coalesce(outcome.result ->> 'dataset', file.dataset),
             content_hash = coalesce(outcome.result ->> 'content_hash', outcome.content_hash, file.content_hash),
             -- What was read may be newer than what was announced; what was announced meanwhile is newer still.
             announced_hash = case
@@ -172,8 +174,33 @@ begin
             retry_count = 0,
             crash_count = 0,
             last_error = null,
-            metadata = merged_metadata(file.metadata, outcome.result)
+            metadata = merged_metadata(file.metadata, outcome.result - 'parked_hash')
         from outcome
+        inner join file_info as before on outcome.source_uri = before.source_uri
+        cross join lateral (
+            select (
+                select true
+                from fragment as parked
+                where
+                    parked.source_uri = outcome.source_uri
+                    and parked.state = 'parked'
+                limit 1
+            ) as has_parked_readings
+        ) as late
+        cross join lateral (
+            select
+                coalesce(late.has_parked_readings, false) as has_parked_readings,
+                case
+                    -- Rejected once, it is not asked about again.
+                    when outcome.result ? 'parked_hash'
+                        then nullif(outcome.result ->> 'parked_hash', before.rejected_hash)
+                    when outcome.result ->> 'outcome' = 'parked' and late.has_parked_readings is null
+                        then coalesce(outcome.content_hash, before.announced_hash, 'unknown')
+                    -- Read and taken, or found as it was: there is no other version any more.
+                    when outcome.result ? 'content_hash' or outcome.result ->> 'outcome' = 'processed' then null
+                    else before.parked_hash
+                end as version_hash
+        ) as waits
         where file.source_uri = outcome.source_uri
     )
 
@@ -196,7 +223,8 @@ end
 $$;
 comment on function disarray.complete_items(bigint[], text, jsonb[], bigint) is
     'End claims whose work is committed, all or none. Metadata may say outcome (processed or parked), content_hash, '
-    'parse_version, logical_start and logical_end; the rest is kept with the file.';
+    'parked_hash (of a version that was read and not taken), parse_version, logical_start and logical_end, and the dataset '
+    'that a file was read for; the rest is kept with the file.';
 
 create function disarray.complete_item(
     p_queue_id bigint,

@@ -8,7 +8,8 @@ create function disarray.commit_subject(
     p_fence bigint,
     p_changes json,
     p_max_shift_rows bigint default 100000,
-    p_rows json[] default '{}'
+    p_rows json[] default '{}',
+    p_profiles jsonb[] default '{}'
 )
 returns jsonb
 language plpgsql
@@ -20,12 +21,13 @@ declare
     v_dataset json;
     v_place integer := 0;
     v_frontier_us bigint;
-    v_since_us bigint;
     v_newest_us bigint;
     v_restates jsonb;
     v_changed bigint;
+    v_changed_segments bigint[];
     v_is_rebuild boolean;
     v_was_rebuilt boolean := false;
+    v_was_mended boolean;
     v_resolved record;
     v_done jsonb := '[]';
 begin
@@ -45,6 +47,11 @@ begin
     insert into run (run_id, subject_key, instance_name, fence, committed_at, metadata)
     values (p_run_id, p_subject_key, p_instance_name, p_fence, v_now, coalesce((p_changes -> 'metadata')::jsonb, '{}'));
     perform put_files(p_run_id, p_changes, v_now);
+    perform end_moves(p_subject_key, p_changes);
+    -- What is compared with what was published must have been published: a shift that was put off comes first.
+    if json_array_length(p_changes -> 'datasets') > 0 then
+        perform resolve_ranges(p_subject_key, p_instance_name, null);
+    end if;
     for v_dataset in
         select changed.value
         from json_array_elements(p_changes -> 'datasets') as changed
@@ -52,30 +59,23 @@ begin
         v_place := v_place + 1;
         v_restates := null;
         v_frontier_us := changed_from_us(p_subject_key, v_dataset);
-        -- Bases move from a segment on, but what people see moves from the first reading that came or went.
-        v_since_us := greatest(v_frontier_us, (v_dataset ->> 'changed_from_us')::bigint);
         select max(known.segment_us)
         into v_newest_us
         from segment as known
         where
             known.dataset = v_dataset ->> 'dataset'
             and known.subject_key = p_subject_key;
-        if v_frontier_us is not null and v_since_us < (v_dataset ->> 'restate_before_us')::bigint then
-            v_restates := jsonb_build_object(
-                'run_id', p_run_id,
-                'source_uris', v_dataset -> 'source_uris',
-                'since_us', v_since_us,
-                -- While a shift is outstanding totals are those of nobody; the ones before it are kept with its range.
-                'totals', case
-                    when stale_from(v_dataset ->> 'dataset', p_subject_key) is null
-                        then telemetry.final_totals(v_dataset ->> 'dataset', p_subject_key)
-                end,
-                'former_scan_version', v_dataset -> 'rebuilt_from' ->> 'scan_version'
-            );
+        if v_frontier_us is not null and (v_dataset ->> 'restates')::boolean then
+            v_restates := former_values(p_run_id, p_subject_key, v_dataset, p_profiles[v_place]);
         end if;
         v_is_rebuild := settle_version(p_subject_key, v_dataset);
         v_was_rebuilt := v_was_rebuilt or v_is_rebuild;
+        perform assert_decided(v_dataset, p_changes -> 'completions');
         perform put_fragments(p_run_id, p_subject_key, v_dataset, v_now);
+        v_changed_segments := case
+            when p_rows is null
+                then array(select changed.segment_us from changed_segments(p_subject_key, v_dataset) as changed)
+        end;
         v_changed := put_segments(p_run_id, p_subject_key, v_dataset, p_rows[v_place]);
         if v_is_rebuild then
             perform keep_unscanned(p_subject_key, v_dataset);
@@ -97,14 +97,17 @@ begin
         select resolved.*
         into v_resolved
         -- The old numbers of a rebuilt subject are gone with this commit: the new ones must be whole with it.
-        from resolve_ranges(p_subject_key, p_instance_name, case when not v_is_rebuild then p_max_shift_rows end) as resolved;
+        from resolve_ranges(p_subject_key, p_instance_name, case when not v_is_rebuild then p_max_shift_rows end) as resolved
+        -- Where rows follow, there is nothing to add up yet: finish_commit does it.
+        where p_rows is not null;
         v_done := v_done || jsonb_build_object(
             'dataset', v_dataset ->> 'dataset',
             'frontier_us', v_frontier_us,
             'newest_segment_us', v_newest_us,
             'segments_changed', v_changed,
-            'bases_shifted', v_resolved.bases_shifted,
-            'restatements', v_resolved.restatements
+            'bases_shifted', coalesce(v_resolved.bases_shifted, 0),
+            'restatements', coalesce(v_resolved.restatements, 0),
+            'changed_segments', v_changed_segments
         );
     end loop;
     if json_array_length(p_changes -> 'moved') > 0 then
@@ -118,8 +121,15 @@ begin
                 array_agg(jsonb_build_object('dataset', moved.dataset)) as metadata
             from json_to_recordset(p_changes -> 'moved') as moved (source_uri text, subject_key text, dataset text)
         ) as batch
-        cross join lateral enqueue_files(batch.uris, batch.subjects, batch.reasons, p_instance_name, batch.metadata);
+        cross join lateral enqueue_requests(batch.uris, batch.subjects, batch.reasons, p_instance_name, batch.metadata);
     end if;
+    -- What was decided about a file may be what others wait for: read again, or counting no more, it damages nothing.
+    v_was_mended := exists (
+        select
+        from json_to_recordset(p_changes -> 'completions') as done (queue_id bigint)
+        inner join ingest_queue as item on done.queue_id = item.queue_id
+        where item.reason in ('reingest', 'remove')
+    );
     perform complete_items(
         array(
             select done.queue_id
@@ -132,8 +142,12 @@ begin
         ),
         p_incarnation
     );
-    if v_was_rebuilt then
+    perform begin_moves(p_subject_key, p_changes, v_now);
+    if v_was_rebuilt or v_was_mended then
         perform end_wait(p_subject_key, v_now);
+    end if;
+    if p_rows is null then
+        return v_done;
     end if;
     if json_array_length(p_changes -> 'datasets') > 0 then
         -- A shift that was too large for this commit is the next thing that is done about the subject, by whom ever.
@@ -143,9 +157,116 @@ begin
     return v_done;
 end
 $$;
-comment on function disarray.commit_subject(uuid, text, text, bigint, bigint, json, bigint, json[]) is
+comment on function disarray.commit_subject(uuid, text, text, bigint, bigint, json, bigint, json[], jsonb[]) is
     'Make one pass over a subject visible: fragments, segments, summaries, rollups, fingerprints, completions and the shift of bases. '
-    'Answers for each dataset from where on it changed, the newest segment before, and how much it moved.';
+    'Answers for each dataset from where on it changed, the newest segment before, and how much it moved. '
+    'With p_rows NULL the rows of the changed segments, which it names, follow by put_rows, and finish_commit ends the commit.';
+
+create function disarray.assert_committing(p_run_id uuid, p_subject_key text)
+returns text
+language plpgsql
+as $$
+declare
+    v_instance_name text;
+begin
+    -- The row is of this very transaction: commit_subject checked lease and fence in it and holds the row of the subject.
+    select known.instance_name
+    into v_instance_name
+    from disarray.run as known
+    where
+        known.run_id = p_run_id
+        and known.subject_key = p_subject_key
+        and known.xmin = pg_current_xact_id()::xid;
+    if not found then
+        raise exception 'run % commits nothing about % in this transaction. Nothing was changed.', p_run_id, quote_literal(p_subject_key)
+        using errcode = 'DA001', hint = 'Call commit_subject first.';
+    end if;
+    return v_instance_name;
+end
+$$;
+comment on function disarray.assert_committing(uuid, text) is
+    'Refuse what belongs to a commit outside of one; the instance that commits. However long its rows take to come, nobody '
+    'can take the subject over meanwhile.';
+
+create function disarray.put_rows(p_run_id uuid, p_subject_key text, p_dataset text, p_rows json[])
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_keys constant jsonb := jsonb_build_object('dataset', p_dataset, 'subject_key', p_subject_key);
+    v_summary constant segment_metric := jsonb_populate_record(null::segment_metric, v_keys);
+    v_part constant rollup := jsonb_populate_record(null::rollup, v_keys);
+begin
+    perform assert_committing(p_run_id, p_subject_key);
+    insert into segment_metric
+    select (summary).*
+    from unnest(p_rows) as document (rows)
+    cross join lateral json_populate_recordset(v_summary, document.rows -> 'metrics') as summary;
+    insert into rollup
+    select (part).*
+    from unnest(p_rows) as document (rows)
+    cross join lateral json_populate_recordset(v_part, document.rows -> 'rollups') as part;
+end
+$$;
+comment on function disarray.put_rows(uuid, text, text, json[]) is
+    'Some of the summaries and rollup parts of the segments that a commit changes. Called as often as it takes, so that no '
+    'statement and no document grows with the commit.';
+
+create function disarray.finish_commit(
+    p_run_id uuid, p_subject_key text, p_max_shift_rows bigint, p_figures json, p_done jsonb
+)
+returns jsonb
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_instance_name constant text := assert_committing(p_run_id, p_subject_key);
+    v_resolved record;
+    v_done jsonb;
+begin
+    select resolved.*
+    into v_resolved
+    from resolve_ranges(p_subject_key, v_instance_name, p_max_shift_rows) as resolved;
+    -- One pass shifts all datasets of the subject; it is counted with the first that changed.
+    select coalesce(
+        jsonb_agg(
+            case
+                when change.place = first.place
+                    then change.value || jsonb_build_object(
+                        'bases_shifted', v_resolved.bases_shifted, 'restatements', v_resolved.restatements
+                    )
+                else change.value
+            end
+            order by change.place
+        ),
+        '[]'
+    )
+    into v_done
+    from jsonb_array_elements(p_done) with ordinality as change (value, place)
+    cross join (
+        select min(changed.place) as place
+        from jsonb_array_elements(p_done) with ordinality as changed (value, place)
+        where changed.value ->> 'frontier_us' is not null
+    ) as first;
+    perform queue_reconcile(p_subject_key, v_now);
+    -- Nobody can renew a lease whose row a commit holds: the time that its rows took does not count against it.
+    update subject_lock as lock
+    set lease_expires_at = lock.lease_expires_at + (clock() - begun.committed_at)
+    from run as begun
+    where
+        lock.subject_key = p_subject_key
+        and begun.subject_key = p_subject_key
+        and begun.run_id = p_run_id;
+    perform add_figures(v_instance_name, p_figures, v_done, v_now);
+    return v_done;
+end
+$$;
+comment on function disarray.finish_commit(uuid, text, bigint, json, jsonb) is
+    'The end of a commit whose rows followed: bases are shifted over all of them. Takes the answer of commit_subject and completes it.';
 
 create function disarray.is_committed(p_run_id uuid, p_subject_key text)
 returns boolean
@@ -260,6 +381,8 @@ begin
             ) then 'parked'
             else 'processed'
         end,
+        parked_hash = null,
+        parked_at = null,
         content_hash = read.result ->> 'content_hash',
         announced_hash = case
             when file.announced_hash is not distinct from file.content_hash then read.result ->> 'content_hash'
@@ -275,12 +398,81 @@ end
 $$;
 comment on function disarray.put_files(uuid, json, timestamptz) is 'What a commit knows of files: where fragments lie, fingerprints, rejected rows.';
 
+create function disarray.assert_decided(p_dataset json, p_completions json)
+returns void
+language plpgsql
+as $$
+declare
+    v_undecided record;
+begin
+    if coalesce(json_array_length(p_dataset -> 'released'), 0) = 0
+        and coalesce(json_array_length(p_dataset -> 'restored'), 0) = 0
+        and coalesce(json_array_length(p_dataset -> 'removed'), 0) = 0
+        and coalesce(json_array_length(p_dataset -> 'replaced'), 0) = 0
+    then
+        return;
+    end if;
+    with decided as (
+        select
+            known.source_uri,
+            'release' as reason,
+            'release_readings' as key
+        from json_array_elements_text(p_dataset -> 'released') as freed (fragment_id)
+        inner join disarray.fragment as known on freed.fragment_id::bigint = known.fragment_id
+        union all
+        select
+            replaced.source_uri,
+            'release',
+            'release_version'
+        from json_array_elements_text(p_dataset -> 'replaced') as replaced (source_uri)
+        union all
+        select
+            known.source_uri,
+            'allow',
+            null
+        from json_to_recordset(p_dataset -> 'restored') as returned (fragment_id bigint)
+        inner join disarray.fragment as known on returned.fragment_id = known.fragment_id
+        union all
+        select
+            removed.source_uri,
+            'remove',
+            null
+        from json_array_elements_text(p_dataset -> 'removed') as removed (source_uri)
+    )
+
+    select
+        decided.source_uri,
+        decided.reason
+    into v_undecided
+    from decided
+    where not exists (
+        select
+        from json_to_recordset(p_completions) as done (queue_id bigint)
+        inner join disarray.ingest_queue as item on done.queue_id = item.queue_id
+        where
+            item.source_uri = decided.source_uri
+            and (item.reason::text = decided.reason or item.metadata -> 'reasons' ? decided.reason)
+            -- Items of before the two parts had keys of their own said "release".
+            and (decided.key is null or item.metadata ? decided.key or item.metadata ? 'release')
+    )
+    limit 1;
+    if found then
+        raise exception 'nobody who may asked for the % of %, or took it back meanwhile. Nothing was changed.',
+            v_undecided.reason, quote_literal(left(v_undecided.source_uri, 200))
+        using errcode = 'DA006', hint = 'Plan again.';
+    end if;
+end
+$$;
+comment on function disarray.assert_decided(json, json) is
+    'Refuse a commit that releases, restores or removes what no item of it was queued for: workers carry decisions out, and make none.';
+
 create function disarray.put_fragments(p_run_id uuid, p_subject_key text, p_dataset json, p_now timestamptz)
 returns void
 language plpgsql
 as $$
 declare
     v_released bigint;
+    v_restored bigint;
 begin
     if p_dataset ->> 'rebuilt_from' is not null and (p_dataset ->> 'parked_before')::bigint <> (
         select count(*)
@@ -294,7 +486,25 @@ begin
     update disarray.fragment as known
     set
         state = 'dropped',
-        dropped_at = p_now
+        dropped_at = p_now,
+        -- What a file said that is blacklisted now: it comes back as it was when the file is allowed again.
+        withdrawn_state = case
+            when known.source_uri in (
+                select removed.source_uri
+                from json_array_elements_text(p_dataset -> 'removed') as removed (source_uri)
+            ) then known.state
+            -- It was removed for the dataset and subject that it belongs to now, and leaves those that it was to leave.
+            when exists (select from disarray.file_blacklist as listed where listed.source_uri = known.source_uri)
+                -- An earlier generation cannot be read again with the one that is withdrawn.
+                and not exists (
+                    select
+                    from disarray.fragment as newer
+                    where
+                        newer.source_uri = known.source_uri
+                        and newer.withdrawn_state is not null
+                        and newer.generation > known.generation
+                ) then known.state
+        end
     from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
     where
         known.fragment_id = gone.fragment_id::bigint
@@ -313,6 +523,28 @@ begin
         using errcode = 'DA006', hint = 'Plan again.';
     end if;
     update disarray.fragment as known
+    set
+        state = returned.state,
+        withdrawn_state = null,
+        dropped_at = null
+    from json_to_recordset(p_dataset -> 'restored') as returned (fragment_id bigint, state disarray.fragment_state)
+    where
+        known.fragment_id = returned.fragment_id
+        and known.subject_key = p_subject_key
+        and known.withdrawn_state is not null;
+    get diagnostics v_restored = row_count;
+    if v_restored <> coalesce(json_array_length(p_dataset -> 'restored'), 0) then
+        raise exception 'what a file of % said before it was blacklisted is no longer kept. Nothing was changed.', p_subject_key
+        using errcode = 'DA006', hint = 'Plan again.';
+    end if;
+    -- What is not restored was replaced by what the file says now.
+    update disarray.fragment as known
+    set withdrawn_state = null
+    from json_array_elements_text(p_dataset -> 'allowed') as allowed (source_uri)
+    where
+        known.source_uri = allowed.source_uri
+        and known.withdrawn_state is not null;
+    update disarray.fragment as known
     set cut_position = shortened.cut_position
     from json_to_recordset(p_dataset -> 'cut') as shortened (fragment_id bigint, cut_position bigint)
     where
@@ -320,7 +552,8 @@ begin
         and known.subject_key = p_subject_key;
     insert into disarray.fragment (
         dataset, subject_key, segment_us, source_uri, generation, path, row_group, readings,
-        first_position, last_position, cut_position, first_us, last_us, parse_version, state, run_id, created_at, dropped_at
+        first_position, last_position, cut_position, first_us, last_us, parse_version, state, digest, first_row, run_id, created_at, dropped_at,
+        contradicts
     )
     select
         p_dataset ->> 'dataset',
@@ -338,14 +571,17 @@ begin
         added.last_us,
         p_dataset ->> 'parse_version',
         added.state,
+        added.digest,
+        added.first_row,
         p_run_id,
         p_now,
         -- The copy of a file that had counted in a segment before it was sealed.
-        case when added.state = 'sealed' then p_now end
+        case when added.state = 'sealed' then p_now end,
+        coalesce(added.contradicts, false)
     from json_to_recordset(p_dataset -> 'added') as added (
         segment_us bigint, source_uri text, generation integer, path text, row_group integer, readings bigint,
         first_position bigint, last_position bigint, cut_position bigint, first_us bigint, last_us bigint,
-        state disarray.fragment_state
+        contradicts boolean, state disarray.fragment_state, digest text, first_row integer
     );
     perform disarray.hold_lake_files(array(
         select distinct added.path
@@ -442,6 +678,24 @@ begin
         and emptied.subject_key = p_subject_key
         and emptied.segment_us = scanned.segment_us
         and scanned.readings = 0;
+    delete from disarray.conflict as settled
+    using json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint)
+    where
+        settled.dataset = v_name
+        and settled.subject_key = p_subject_key
+        and settled.segment_us = scanned.segment_us;
+    insert into disarray.conflict (dataset, subject_key, segment_us, winner_uri, loser_uri, conflicts, examples)
+    select
+        v_name,
+        p_subject_key,
+        found.segment_us,
+        found.winner_uri,
+        found.loser_uri,
+        found.conflicts,
+        found.examples
+    from json_to_recordset(p_dataset -> 'conflicts') as found (
+        segment_us bigint, winner_uri text, loser_uri text, conflicts bigint, examples jsonb
+    );
     insert into disarray.segment as known (
         dataset, subject_key, segment_us, segment_end_us, revision, readings, duplicates, conflicts,
         first_us, last_us, digest, scan_version, run_id, table_digest
@@ -544,96 +798,3 @@ from (
 ) as newest
 $$;
 comment on function telemetry.final_totals(text, text) is 'The newest value of every metric and channel of a subject.';
-
-create function disarray.note_restatements(p_dataset text, p_subject_key text, p_now timestamptz)
-returns bigint
-language plpgsql
-as $$
-declare
-    v_before record;
-    v_noted bigint;
-begin
-    -- Several commits may have waited for one shift: together they moved the totals from before the first of them.
-    select
-        (array_agg(open.restates ->> 'run_id' order by open.range_id desc))[1]::uuid as run_id,
-        min((open.restates ->> 'since_us')::bigint) as since_us,
-        (array_agg(open.restates -> 'totals' order by open.range_id))[1] as totals,
-        bool_or(open.restates ->> 'former_scan_version' is not null) as is_redefined
-    into v_before
-    from disarray.dirty_range as open
-    where
-        open.subject_key = p_subject_key
-        and open.dataset = p_dataset
-        and open.resolved_at is null
-        and open.restates is not null;
-    if coalesce(jsonb_typeof(v_before.totals), 'null') = 'null' then
-        return 0;
-    end if;
-    insert into disarray.restatement (
-        run_id, dataset, subject_key, metric, channel, changed_from,
-        old_float, old_int, new_float, new_int, source_uris, is_redefined, restated_at
-    )
-    select
-        v_before.run_id,
-        p_dataset,
-        p_subject_key,
-        coalesce(after.metric, before.metric),
-        coalesce(after.channel, before.channel),
-        disarray.instant_of(v_before.since_us),
-        before.float,
-        before.int,
-        after.float,
-        after.int,
-        array(
-            select distinct uri.name
-            from disarray.dirty_range as open
-            cross join lateral jsonb_array_elements_text(open.restates -> 'source_uris') as uri (name)
-            where
-                open.subject_key = p_subject_key
-                and open.dataset = p_dataset
-                and open.resolved_at is null
-            order by uri.name
-        ),
-        v_before.is_redefined,
-        p_now
-    from jsonb_to_recordset(v_before.totals) as before (metric text, channel text, float float8, int bigint)
-    full join jsonb_to_recordset(telemetry.final_totals(p_dataset, p_subject_key))
-        as after (metric text, channel text, float float8, int bigint)
-        on
-            before.metric = after.metric
-            and before.channel = after.channel
-    where
-        (before.float, before.int) is distinct from (after.float, after.int)
-        -- A metric that is new, or no longer there, has nothing to be compared with.
-        and not exists (
-            select
-            from disarray.dirty_range as open
-            cross join lateral (
-                select open.restates ->> 'former_scan_version' as scan_version
-                union all
-                select made.scan_version
-                from disarray.subject_version as made
-                where
-                    made.subject_key = p_subject_key
-                    and made.dataset = p_dataset
-            ) as compared
-            where
-                open.subject_key = p_subject_key
-                and open.dataset = p_dataset
-                and open.resolved_at is null
-                and open.restates ->> 'former_scan_version' is not null
-                and not exists (
-                    select
-                    from disarray.metric as defined
-                    where
-                        defined.dataset = p_dataset
-                        and defined.scan_version = compared.scan_version
-                        and defined.metric = coalesce(after.metric, before.metric)
-                )
-        );
-    get diagnostics v_noted = row_count;
-    return v_noted;
-end
-$$;
-comment on function disarray.note_restatements(text, text, timestamptz) is
-    'Write down which totals changed with the ranges that are being resolved, compared with what they were before; how many.';

@@ -108,7 +108,7 @@ begin
         'dead_letter_retried',
         dead.source_uri,
         dead.subject_key,
-        jsonb_build_object('reason', p_reason, 'by', p_by, 'error', dead.last_error)
+        decision_of(p_reason, p_by) || jsonb_build_object('error', dead.last_error)
     from unnest(v_dead) as dead;
     -- Asked for on purpose, it has all its attempts again; a crash in its history stays, and it runs alone.
     update file_info as file
@@ -120,7 +120,7 @@ begin
     select
         queued.source_uri,
         queued.queue_id
-    from enqueue_files(
+    from enqueue_requests(
         array(select dead.source_uri from unnest(v_dead) as dead),
         array(select dead.subject_key from unnest(v_dead) as dead),
         array(select dead.failed_request ->> 'reason' from unnest(v_dead) as dead),
@@ -159,7 +159,7 @@ begin
         'dead_letter_discarded',
         discarded.source_uri,
         discarded.subject_key,
-        jsonb_build_object('reason', p_reason, 'by', p_by, 'error', discarded.last_error)
+        decision_of(p_reason, p_by) || jsonb_build_object('error', discarded.last_error)
     from discarded;
 end
 $$;

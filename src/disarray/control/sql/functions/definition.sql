@@ -41,7 +41,7 @@ begin
         return 0;
     end if;
     -- Two machines that describe one dataset at the same time: the second is judged by what the first made of it.
-    perform pg_advisory_xact_lock(hashtextextended('disarray definition of ' || p_dataset, 0));
+    perform enter_gate('definition of ' || p_dataset);
     select defined.*
     into v_current
     from dataset_version as defined
@@ -55,6 +55,11 @@ begin
         defined.dataset = p_dataset
         and defined.parse_version = p_parse_version
         and defined.scan_version = p_scan_version;
+    if p_is_on_purpose and not pg_has_role(caller(), 'disarray_operator', 'usage') then
+        raise exception 'role % may not put a former definition of dataset % in force again. Nothing was changed.',
+            caller(), quote_literal(p_dataset)
+        using errcode = '42501', hint = 'Operators may: disarray rebuild.';
+    end if;
     if v_known.superseded_at is not null and not p_is_on_purpose then
         raise exception
             'dataset % is described here as it was until %, when another definition (% %) was put in force. Nothing was changed.',
@@ -103,6 +108,14 @@ begin
     if (v_current.parse_version, v_current.scan_version) is not distinct from (p_parse_version, p_scan_version) then
         return 0;
     end if;
+    insert into ingest_event (occurred_at, event_type, metadata)
+    values (
+        v_now, 'dataset_defined',
+        decision_of(case when p_is_on_purpose then 'on purpose' else 'described so' end, caller()) || jsonb_build_object(
+            'dataset', p_dataset, 'parse_version', p_parse_version, 'scan_version', p_scan_version,
+            'former_parse_version', v_current.parse_version, 'former_scan_version', v_current.scan_version
+        )
+    );
     return queue_rebuilds(p_dataset);
 end
 $$;
@@ -266,7 +279,21 @@ begin
             'rebuild',
             v_now,
             v_now
-        from pending_rebuilds(p_dataset, p_subject_key) as pending
+        from (
+            select
+                due.dataset,
+                due.subject_key
+            from pending_rebuilds(p_dataset, p_subject_key) as due
+            union
+            select
+                moving.dataset,
+                moving.subject_key
+            from moving_file as moving
+            where
+                not moving.is_arriving
+                and (p_dataset is null or moving.dataset = p_dataset)
+                and (p_subject_key is null or moving.subject_key = p_subject_key)
+        ) as pending
         order by
             pending.subject_key,
             pending.dataset
@@ -293,7 +320,8 @@ begin
 end
 $$;
 comment on function disarray.queue_rebuilds(text, text) is
-    'Queue an item for every subject whose numbers were made under a definition that is not in force; how many there are.';
+    'Queue an item for every subject whose numbers were made under a definition that is not in force, or that files have to leave; '
+    'how many there are.';
 
 create function disarray.list_rebuilds(
     p_dataset text default null,

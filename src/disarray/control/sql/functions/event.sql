@@ -27,7 +27,7 @@ begin
         continue when to_regclass('disarray.' || v_name) is not null;
         begin
             -- Two instances that start together must not both create it.
-            perform pg_advisory_xact_lock(hashtext('disarray.provision_event_partitions'));
+            perform enter_gate('partitions of events');
             -- Asked of the table itself: to_regclass remembers its "no" of before the wait.
             continue when exists (
                 select

@@ -81,7 +81,8 @@ create function disarray.list_metric_restatements(
     p_metric text,
     p_channel text,
     p_at_us bigint,
-    p_limit integer default 10
+    p_limit integer default 10,
+    p_reading_us bigint default null
 )
 returns setof disarray.restatement
 language sql
@@ -97,10 +98,11 @@ where
     and noted.metric = p_metric
     and noted.channel = p_channel
     and noted.changed_from <= instant_of(p_at_us)
+    and coalesce(noted.changed_to, 'infinity') >= instant_of(coalesce(p_reading_us, p_at_us))
 order by
     noted.restated_at desc,
     noted.restatement_id desc
 limit p_limit
 $$;
-comment on function disarray.list_metric_restatements(text, text, text, text, bigint, integer) is
-    'Restatements that changed the value of a metric at an instant, newest first.';
+comment on function disarray.list_metric_restatements(text, text, text, text, bigint, integer, bigint) is
+    'Restatements that changed the value of a metric at an instant, newest first; a value holds from the reading that p_reading_us names.';

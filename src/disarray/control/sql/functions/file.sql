@@ -12,6 +12,56 @@ returns table (source_uri text, queue_id bigint, verdict text)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+as $$
+begin
+    perform check_announcements(p_reasons, p_metadata);
+    return query
+    select
+        queued.source_uri,
+        queued.queue_id,
+        queued.verdict
+    from enqueue_requests(p_source_uris, p_subject_keys, p_reasons, p_instance_name, p_metadata) as queued;
+end
+$$;
+comment on function disarray.enqueue_files(text[], text[], text[], text, jsonb[]) is
+    'Take in announcements of files: verdict enqueued or merged with the queue_id, unchanged or refused_blacklisted without. '
+    'Metadata keys content_hash, dataset and parse_version identify the version that is announced. Reasons are '
+    'file_notification and quiet: what else can be asked about a file is decided by operators, with functions of their own.';
+
+create function disarray.enqueue_file(
+    p_source_uri text,
+    p_subject_key text,
+    p_reason text default 'file_notification',
+    p_instance_name text default null,
+    p_metadata jsonb default '{}'
+)
+returns bigint
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+select queued.queue_id
+from enqueue_files(
+    array[p_source_uri],
+    array[p_subject_key],
+    array[p_reason],
+    p_instance_name,
+    array[p_metadata]
+) as queued
+$$;
+comment on function disarray.enqueue_file(text, text, text, text, jsonb) is
+    'Take in one announcement; the queue_id, or NULL where nothing is to be done (unchanged, or blacklisted).';
+
+create function disarray.enqueue_requests(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[],
+    p_instance_name text,
+    p_metadata jsonb[]
+)
+returns table (source_uri text, queue_id bigint, verdict text)
+language plpgsql
+set search_path = disarray, pg_temp
 -- Planning each statement anew costs more than running it. A plan that is kept must be good for a full queue also
 -- when it was made for an empty one, where reading whole tables looks just as cheap as probing an index.
 set plan_cache_mode = force_generic_plan
@@ -93,24 +143,22 @@ begin
     from queue_requests(v_requests, p_instance_name, v_now) as queued;
 end
 $$;
-comment on function disarray.enqueue_files(text[], text[], text[], text, jsonb[]) is
-    'Take in notifications: verdict enqueued or merged with the queue_id, unchanged or refused_blacklisted without. '
-    'Metadata keys content_hash, dataset and parse_version identify the version that is announced.';
+comment on function disarray.enqueue_requests(text[], text[], text[], text, jsonb[]) is
+    'Take in whatever is asked about files: announcements, and what was decided by who may.';
 
-create function disarray.enqueue_file(
+create function disarray.enqueue_request(
     p_source_uri text,
     p_subject_key text,
-    p_reason text default 'file_notification',
-    p_instance_name text default null,
+    p_reason text,
+    p_instance_name text,
     p_metadata jsonb default '{}'
 )
 returns bigint
 language sql
-security definer
 set search_path = disarray, pg_temp
 as $$
 select queued.queue_id
-from enqueue_files(
+from enqueue_requests(
     array[p_source_uri],
     array[p_subject_key],
     array[p_reason],
@@ -118,8 +166,8 @@ from enqueue_files(
     array[p_metadata]
 ) as queued
 $$;
-comment on function disarray.enqueue_file(text, text, text, text, jsonb) is
-    'Take in one notification; the queue_id, or NULL where nothing is to be done (unchanged, or blacklisted).';
+comment on function disarray.enqueue_request(text, text, text, text, jsonb) is
+    'Ask one thing about a file; the queue_id, or NULL where nothing is to be done.';
 
 create function disarray.check_file_requests(
     p_source_uris text[],
@@ -215,8 +263,9 @@ begin
             when request.verdict = 'enqueued' then 'pending'
             else file.status
         end,
-        subject_key = case when request.verdict = 'enqueued' then request.subject_key else file.subject_key end,
-        dataset = case when request.verdict = 'enqueued' then request.dataset else file.dataset end,
+        -- Of a file that was never taken in nothing is known but what is announced; any other belongs to whom it was read for.
+        subject_key = case when request.verdict = 'enqueued' and file.process_count = 0 then request.subject_key else file.subject_key end,
+        dataset = case when request.verdict = 'enqueued' and file.process_count = 0 then request.dataset else file.dataset end,
         announced_hash = case when request.verdict = 'enqueued' then request.content_hash else file.announced_hash end,
         retry_count = case when request.verdict = 'enqueued' then request.retry_count else file.retry_count end,
         crash_count = case when request.verdict = 'enqueued' then request.crash_count else file.crash_count end,
@@ -368,8 +417,8 @@ begin
         using errcode = 'DA011', hint = 'disarray files list names those that were.';
     end if;
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
-    values (clock(), 'reingest_requested', p_source_uri, v_file.subject_key, jsonb_build_object('reason', p_reason, 'by', p_by));
-    return enqueue_file(
+    values (clock(), 'reingest_requested', p_source_uri, v_file.subject_key, decision_of(p_reason, p_by));
+    return enqueue_request(
         p_source_uri, v_file.subject_key, 'reingest', p_by,
         case when v_file.dataset is null then '{}' else jsonb_build_object('dataset', v_file.dataset) end
     );

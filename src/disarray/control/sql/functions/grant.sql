@@ -1,10 +1,28 @@
 -- Who may call what. Nobody but the owner has any privilege on a table.
 
-revoke all on all functions in schema disarray from public;
+-- Functions are replaced where they are, and keep what was granted on them before.
+revoke all on all functions in schema disarray
+from public, disarray_agent, disarray_worker, disarray_operator, disarray_reader;
 revoke all on all tables in schema disarray from public;
 revoke all on all sequences in schema disarray from public;
 revoke all on schema disarray from public;
-revoke all on all functions in schema telemetry from public;
+do $$
+declare
+    v_routine regprocedure;
+begin
+    -- Only ours: users may keep functions of their own in this schema.
+    for v_routine in
+        select routine.oid
+        from pg_proc as routine
+        where
+            routine.pronamespace = 'telemetry'::regnamespace
+            and routine.proowner = current_user::regrole
+            and routine.proname = any((select release.telemetry_routines from disarray.function_release() as release)::text[])
+    loop
+        execute format('revoke all on function %s from public', v_routine);
+    end loop;
+end
+$$;
 revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
@@ -23,6 +41,7 @@ grant execute on function
     disarray.fail_item,
     disarray.fail_items,
     disarray.release_subject,
+    disarray.hand_over_items,
     disarray.renew_subjects,
     disarray.return_unknown_claims,
     disarray.assert_subject_held,
@@ -30,6 +49,8 @@ grant execute on function
     disarray.reconcile_subject,
     disarray.assert_in_force,
     disarray.commit_subject,
+    disarray.put_rows,
+    disarray.finish_commit,
     disarray.is_committed,
     disarray.prepare_months,
     disarray.number_sources,
@@ -72,6 +93,11 @@ grant execute on function
     disarray.preview_commit,
     disarray.high_event_us,
     disarray.load_fingerprints,
+    disarray.load_file_homes,
+    disarray.load_moving_files,
+    disarray.queue_moves,
+    disarray.matching_rules,
+    disarray.note_matching,
     disarray.find_same_content,
     disarray.queue_copies,
     disarray.provision_readings,
@@ -88,6 +114,7 @@ to disarray_operator, disarray_worker;
 grant execute on function
     disarray.current_us,
     disarray.queue_status,
+    disarray.list_waiting,
     disarray.list_instances,
     disarray.list_queue,
     disarray.list_files,
@@ -108,6 +135,9 @@ grant execute on function
     disarray.definition_in_force,
     disarray.load_subject_versions,
     disarray.list_rebuilds,
+    disarray.count_moving_files,
+    disarray.list_known_files,
+    disarray.list_unmatched_files,
     disarray.count_rebuilt,
     disarray.list_quarantine,
     disarray.load_segments,
@@ -116,6 +146,10 @@ grant execute on function
     disarray.name_sources,
     disarray.load_segment_fragments,
     disarray.load_file_fragments,
+    disarray.load_withdrawn_fragments,
+    disarray.load_lake_checksums,
+    disarray.load_arrivals,
+    disarray.list_conflicts,
     disarray.stale_from,
     disarray.load_bases,
     disarray.load_rollup,
@@ -141,5 +175,6 @@ grant execute on function
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function
-    disarray.list_migrations
+    disarray.list_migrations,
+    disarray.function_release
 to disarray_agent, disarray_worker, disarray_operator, disarray_reader;

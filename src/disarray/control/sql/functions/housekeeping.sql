@@ -2,22 +2,55 @@
 
 create function disarray.begin_housekeeping()
 returns boolean
-language sql
+language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
-select pg_try_advisory_lock(hashtext('disarray.housekeeping'))
+begin
+    insert into gate (gate_name)
+    values ('housekeeping')
+    on conflict do nothing;
+    update gate as turn
+    set
+        held_by_pid = pg_backend_pid(),
+        held_since = clock()
+    where
+        turn.gate_name in (
+            select free.gate_name
+            from gate as free
+            where
+                free.gate_name = 'housekeeping'
+                and (
+                    free.held_by_pid is null
+                    or free.held_by_pid = pg_backend_pid()
+                    -- A number is given out again one day; nobody keeps house for that long.
+                    or free.held_since < clock() - interval '1 day'
+                    or not exists (select from pg_stat_activity as session where session.pid = free.held_by_pid)
+                )
+            for update skip locked
+        );
+    return found;
+end
 $$;
 comment on function disarray.begin_housekeeping() is
     'Take the turn to keep house; false where another instance has it. It ends with end_housekeeping, or with the session.';
 
 create function disarray.end_housekeeping()
 returns boolean
-language sql
+language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
-select pg_advisory_unlock(hashtext('disarray.housekeeping'))
+begin
+    update gate as turn
+    set
+        held_by_pid = null,
+        held_since = null
+    where
+        turn.gate_name = 'housekeeping'
+        and turn.held_by_pid = pg_backend_pid();
+    return found;
+end
 $$;
 comment on function disarray.end_housekeeping() is 'Give the turn to keep house back.';
 
@@ -67,6 +100,7 @@ place as (
         said.subject_key,
         said.segment_us,
         said.path,
+        said.row_group,
         max(said.readings) as readings,
         array_agg(said.source_uri || ' ' || said.generation order by said.source_uri, said.generation) as named_by
     from crowded
@@ -76,12 +110,13 @@ place as (
             and crowded.segment_us = said.segment_us
     where
         said.dataset = p_dataset
-        and said.state in ('active', 'parked', 'rejected')
+        and (said.state in ('active', 'parked', 'rejected') or said.withdrawn_state is not null)
     group by
         said.subject_key,
         said.segment_us,
         said.path,
-        said.row_group
+        said.row_group,
+        said.first_row
     having
         bool_and(said.state = 'active')
         and count(distinct coalesce(said.cut_position, -1)) = 1
@@ -91,17 +126,18 @@ small as (
     select
         place.subject_key,
         place.segment_us,
-        count(*) as fragments,
+        count(distinct (place.path, place.row_group)) as fragments,
         count(distinct place.path) as files
     from place
     group by
         place.subject_key,
         place.segment_us
     having
-        count(*) >= p_fragments
-        and avg(place.readings) < p_readings
-        -- Worth it: half of them can be merged away, or a scan has to open many files.
-        and (count(*) >= 2 * count(distinct place.named_by) or count(distinct place.path) >= p_fragments)
+        count(distinct (place.path, place.row_group)) >= p_fragments
+        and sum(place.readings) < p_readings * count(distinct (place.path, place.row_group))
+        -- Worth it: half of the row groups can be merged away. One takes a thousand fragments, or 100,000 readings.
+        and count(distinct (place.path, place.row_group))
+        >= 2 * (ceil(count(distinct place.named_by) / 1000.0) + floor(sum(place.readings) / 100000.0))
 )
 
 select
@@ -146,11 +182,11 @@ where
     known.dataset = p_dataset
     and known.subject_key = p_subject_key
     and known.segment_us = any(p_segments)
-    and known.state in ('active', 'parked', 'rejected')
+    and (known.state in ('active', 'parked', 'rejected') or known.withdrawn_state is not null)
 order by known.fragment_id
 $$;
 comment on function disarray.load_kept_fragments(text, text, bigint[]) is
-    'All that is active, parked or rejected in some segments of a subject: whoever moves row groups has to know all that name them.';
+    'All that is active, parked, rejected or withdrawn in some segments of a subject: whoever moves row groups has to know all that name them.';
 
 create function disarray.list_expired_segments(
     p_dataset text,
@@ -443,7 +479,7 @@ where
             from fragment as said
             where
                 said.path = file.path
-                and (said.dropped_at is null or said.dropped_at > clock() - p_keep)
+                and (said.dropped_at is null or said.dropped_at > clock() - p_keep or said.withdrawn_state is not null)
         )
     )
 $$;
@@ -559,6 +595,7 @@ begin
         delete from fragment as old
         where
             old.state = 'dropped'
+            and old.withdrawn_state is null
             and old.dropped_at <= clock() - p_keep_fragments;
         get diagnostics fragments = row_count;
         delete from run as old

@@ -54,7 +54,7 @@ begin
         using errcode = 'DA004', hint = 'disarray status lists the instances that are.';
     end if;
     insert into ingest_event (occurred_at, event_type, instance_name, metadata)
-    values (clock(), 'instance_bound', p_instance_name, jsonb_build_object('patterns', p_subject_patterns, 'by', p_by));
+    values (clock(), 'instance_bound', p_instance_name, jsonb_build_object('patterns', p_subject_patterns, 'by', p_by, 'role', caller()));
 end
 $$;
 comment on function disarray.bind_instance(text, text[], text) is
@@ -133,7 +133,10 @@ declare
 begin
     perform disarray.check_decision(p_reason, p_by);
     -- Claims of this instance that are under way end first: what they claim was claimed before.
-    perform pg_advisory_xact_lock(hashtext('disarray.fetch_items'), hashtext(p_instance_name));
+    perform
+    from disarray.instance as known
+    where known.instance_name = p_instance_name
+    for update;
     update disarray.instance as known
     set
         paused_at = case p_state
@@ -158,7 +161,7 @@ begin
             else 'instance_resumed'
         end::disarray.ingest_event_event_type,
         p_instance_name,
-        jsonb_build_object('reason', p_reason, 'by', p_by)
+        decision_of(p_reason, p_by)
     );
 end
 $$;

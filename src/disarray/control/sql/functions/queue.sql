@@ -64,7 +64,10 @@ begin
         using errcode = 'DA001';
     end if;
     -- Whoever pauses the instance waits for claims that are under way, and those that come after see it.
-    perform pg_advisory_xact_lock_shared(hashtext('disarray.fetch_items'), hashtext(p_instance_name));
+    perform
+    from instance as known
+    where known.instance_name = p_instance_name
+    for key share;
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);
     -- An instance that is to claim nothing serves no subject: it leaves those that it holds as soon as nothing of them runs.
     select case when state_of(known) = 'active' then known.subject_patterns else '{}' end

@@ -26,7 +26,7 @@ begin
     if found then
         return v_known.store;
     end if;
-    perform pg_advisory_xact_lock(hashtext('disarray.dataset_store'), hashtext(p_dataset));
+    perform enter_gate('store of ' || p_dataset);
     select exists (select from segment as known where known.dataset = p_dataset)
     into v_has_readings;
     insert into dataset_store (dataset, store, changed_at)
@@ -67,7 +67,7 @@ begin
         using errcode = 'DA001';
     end if;
     -- Commits hold this lock shared: each of them ended before, or was planned on the old store and has to plan again.
-    perform pg_advisory_xact_lock(hashtext('disarray.dataset_store'), hashtext(p_dataset));
+    perform enter_gate('store of ' || p_dataset);
     if p_store = 'timescale' then
         perform put_readings_table(
             p_dataset, p_definition, (select known.definition from dataset_store as known where known.dataset = p_dataset)
@@ -109,7 +109,7 @@ language plpgsql
 as $$
 begin
     -- Before any lock on the table: whoever changes the store takes this one, and then the table.
-    perform pg_advisory_xact_lock_shared(hashtext('disarray.dataset_store'), hashtext(p_dataset));
+    perform disarray.enter_gate('store of ' || p_dataset, p_is_shared => true);
     if p_store <> coalesce((select known.store from disarray.dataset_store as known where known.dataset = p_dataset), 'lake') then
         raise exception 'the readings of dataset % moved to another store since this was planned. Nothing was changed.', p_dataset
         using errcode = 'DA006', hint = 'Plan again.';
@@ -434,13 +434,20 @@ begin
         from telemetry.%I as reading
         %s
         left join (
-            select open.subject_key, min(open.range_start) as stale_from
-            from disarray.dirty_range as open
-            where open.resolved_at is null and coalesce(open.dataset, %L) = %L
+            select open.subject_key, min(open.since) as stale_from
+            from (
+                select shifting.subject_key, shifting.range_start as since
+                from disarray.dirty_range as shifting
+                where shifting.resolved_at is null and coalesce(shifting.dataset, %L) = %L
+                union all
+                select moving.subject_key, moving.stale_from
+                from disarray.moving_file as moving
+                where moving.dataset = %L
+            ) as open
             group by open.subject_key
         ) as stale on stale.subject_key = reading.subject_key
         left join disarray.reading_source as source on source.source_id = reading._source_id',
-        p_definition ->> 'running', v_columns, v_values, p_definition ->> 'table', v_joins, p_dataset, p_dataset
+        p_definition ->> 'running', v_columns, v_values, p_definition ->> 'table', v_joins, p_dataset, p_dataset, p_dataset
     );
     execute format(
         'comment on view telemetry.%I is %L', p_definition ->> 'running',
@@ -493,7 +500,7 @@ begin
         v_name := short_name(v_table || to_char(v_month at time zone 'UTC', '"_y"YYYY"m"MM'));
         continue when to_regclass(format('telemetry.%I', v_name)) is not null;
         -- Two workers that need the same month must not both create it.
-        perform pg_advisory_xact_lock(hashtext('disarray.prepare_months'), hashtext(v_table));
+        perform enter_gate('months of ' || v_table);
         -- Asked of the table itself: to_regclass remembers its "no" of before the wait.
         continue when exists (
             select

@@ -79,6 +79,8 @@ as $$
 declare
     v_now constant timestamptz := disarray.clock();
     v_stale record;
+    v_shifted record;
+    v_restates jsonb;
 begin
     bases_shifted := 0;
     restatements := 0;
@@ -125,12 +127,28 @@ begin
         group by held.dataset
         order by held.dataset
     loop
-        bases_shifted := bases_shifted
-            + telemetry.recompute_running_totals(v_stale.dataset, p_subject_key, v_stale.frontier_us);
-        restatements := restatements + disarray.note_restatements(v_stale.dataset, p_subject_key, v_now);
+        -- At most one: a commit resolves what is open before it changes anything.
+        select open.restates
+        into v_restates
+        from disarray.dirty_range as open
+        where
+            open.subject_key = p_subject_key
+            and open.dataset = v_stale.dataset
+            and open.resolved_at is null
+            and open.restates is not null;
+        select shifted.*
+        into v_shifted
+        from telemetry.shift_bases(v_stale.dataset, p_subject_key, v_stale.frontier_us, v_restates) as shifted;
+        bases_shifted := bases_shifted + v_shifted.bases_shifted;
+        if v_restates is not null then
+            restatements := restatements
+                + disarray.note_restatements(v_stale.dataset, p_subject_key, v_restates, v_shifted.moved, v_now);
+        end if;
     end loop;
     update disarray.dirty_range as open
-    set resolved_at = v_now
+    set
+        resolved_at = v_now,
+        restates = null
     where
         open.subject_key = p_subject_key
         and open.resolved_at is null;
@@ -142,7 +160,7 @@ begin
 end
 $$;
 comment on function disarray.resolve_ranges(text, text, bigint) is
-    'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved, and how many totals were restated.';
+    'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved, and how many series were restated.';
 
 create function disarray.queue_reconcile(p_subject_key text, p_now timestamptz)
 returns void
@@ -220,7 +238,7 @@ begin
         insert into ingest_event (occurred_at, event_type, subject_key, metadata)
         values (
             v_now, 'reconcile_requested', v_stale.subject_key,
-            jsonb_build_object('reason', p_reason, 'by', p_by, 'queue_id', queue_id, 'held_by', held_by)
+            decision_of(p_reason, p_by) || jsonb_build_object('queue_id', queue_id, 'held_by', held_by)
         );
         return next;
     end loop;

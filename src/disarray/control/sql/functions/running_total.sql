@@ -47,8 +47,69 @@ $$;
 comment on function telemetry.junction_int(text, bigint, bigint, bigint, bigint) is
     'The step between the last point before a segment and its first one, for integer metrics.';
 
-create function telemetry.recompute_running_totals(p_dataset text, p_subject_key text, p_frontier_us bigint)
-returns bigint
+create function telemetry.joined_first_float(p_kind text, p_base float8, p_first float8)
+returns float8
+language sql
+immutable
+as $$
+select case p_kind
+    when 'sum' then telemetry.float_sum(p_base, p_first)
+    when 'min' then least(p_base, p_first)
+    when 'max' then greatest(p_base, p_first)
+    else p_base
+end
+$$;
+comment on function telemetry.joined_first_float(text, float8, float8) is 'A float metric at the first point of a piece.';
+
+create function telemetry.joined_first_int(p_kind text, p_base numeric, p_first numeric)
+returns numeric
+language sql
+immutable
+as $$
+select case p_kind
+    when 'sum' then p_base + p_first
+    when 'count' then p_base + 1
+    when 'min' then least(p_base, p_first)
+    when 'max' then greatest(p_base, p_first)
+    else p_base
+end
+$$;
+comment on function telemetry.joined_first_int(text, numeric, numeric) is 'An integer metric at the first point of a piece.';
+
+create function telemetry.joined_last_float(p_kind text, p_base float8, p_total float8)
+returns float8
+language sql
+immutable
+as $$
+select case p_kind
+    when 'min' then least(p_base, p_total)
+    when 'max' then greatest(p_base, p_total)
+    else telemetry.float_sum(p_base, p_total)
+end
+$$;
+comment on function telemetry.joined_last_float(text, float8, float8) is 'A float metric after the last point of a piece.';
+
+create function telemetry.joined_last_int(p_kind text, p_base numeric, p_total numeric)
+returns numeric
+language sql
+immutable
+as $$
+select case p_kind
+    when 'min' then least(p_base, p_total)
+    when 'max' then greatest(p_base, p_total)
+    else p_base + p_total
+end
+$$;
+comment on function telemetry.joined_last_int(text, numeric, numeric) is 'An integer metric after the last point of a piece.';
+
+create function telemetry.shift_bases(
+    p_dataset text,
+    p_subject_key text,
+    p_frontier_us bigint,
+    p_restates jsonb,
+    out bases_shifted bigint,
+    out moved disarray.restated_span[]
+)
 language plpgsql
 -- Where a table has no statistics yet every estimate is one row, and a nested loop would fold all over again for each
 -- base that it looks at. A merge by time alone would compare every channel with every other.
@@ -57,6 +118,7 @@ set enable_mergejoin = off
 -- Planning takes longer than running; a plan that is kept must be good for long histories, also if it was made for none.
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set extra_float_digits = 1
 as $$
 declare
     -- Until a subject is rebuilt its summaries are those of the former definition, and so is the way to add them up.
@@ -67,7 +129,11 @@ declare
             made.subject_key = p_subject_key
             and made.dataset = p_dataset
     );
-    v_changed bigint;
+    v_changed constant bigint[] := array(
+        select changed.segment_us::bigint
+        from jsonb_array_elements_text(p_restates -> 'changed') as changed (segment_us)
+        order by changed.segment_us::bigint
+    );
 begin
     with series as (
         select distinct
@@ -254,32 +320,271 @@ begin
             partition by folded.metric, folded.channel, folded.island
             order by folded.segment_us, folded.piece
         )
+    ),
+
+    updated as (
+        update disarray.segment_metric as summary
+        set
+            base_float = shifted.new_base_float,
+            base_int = shifted.new_base_int,
+            before_float = shifted.new_before_float,
+            before_int = shifted.new_before_int,
+            prior_us = shifted.from_us,
+            prior_float = shifted.from_float,
+            prior_int = shifted.from_int,
+            prior_break = shifted.from_break
+        from shifted
+        where
+            not shifted.is_seed
+            and summary.ctid = shifted.place_on_disk
+            and (
+                summary.base_float, summary.base_int, summary.before_float, summary.before_int,
+                summary.prior_us, summary.prior_float, summary.prior_int, summary.prior_break
+            ) is distinct from (
+                shifted.new_base_float, shifted.new_base_int, shifted.new_before_float, shifted.new_before_int,
+                shifted.from_us, shifted.from_float, shifted.from_int, shifted.from_break
+            )
+        returning
+            summary.metric,
+            summary.channel,
+            summary.segment_us,
+            summary.piece,
+            summary.points,
+            summary.first_reading_us,
+            summary.last_reading_us,
+            summary.first_us,
+            summary.first_float,
+            summary.first_int,
+            summary.total_float,
+            summary.total_int,
+            shifted.kind,
+            shifted.place,
+            shifted.base_float as old_base_float,
+            shifted.base_int as old_base_int,
+            shifted.before_float as old_before_float,
+            shifted.before_int as old_before_int,
+            summary.base_float as new_base_float,
+            summary.base_int as new_base_int,
+            summary.before_float as new_before_float,
+            summary.before_int as new_before_int
+    ),
+
+    -- From here on for the ledger alone. Of segments that were scanned again, those series whose folds stayed as they were
+    -- are compared by the bases of before; the others are told by their stretches.
+    head as (
+        select
+            said.segment_us,
+            said.metric,
+            said.channel,
+            said.base_float,
+            said.base_int,
+            said.before_float,
+            said.before_int
+        from jsonb_to_recordset(p_restates -> 'heads') as said (
+            segment_us bigint, metric text, channel text,
+            base_float float8, base_int bigint, before_float float8, before_int bigint
+        )
+    ),
+
+    compared as (
+        select
+            updated.metric,
+            updated.channel,
+            updated.segment_us,
+            updated.points,
+            updated.kind,
+            updated.place,
+            width_bucket(updated.segment_us, v_changed) as changed_before,
+            coalesce(updated.first_reading_us, updated.segment_us) as first_reading_us,
+            coalesce(updated.last_reading_us, updated.segment_us) as last_reading_us,
+            updated.first_us,
+            updated.first_float,
+            updated.first_int::numeric as first_int,
+            updated.total_float,
+            updated.total_int::numeric as total_int,
+            case when head.metric is null then updated.old_base_float else head.base_float end as old_base_float,
+            case when head.metric is null then updated.old_base_int else head.base_int end::numeric as old_base_int,
+            case when head.metric is null then updated.old_before_float else head.before_float end as old_before_float,
+            case when head.metric is null then updated.old_before_int else head.before_int end::numeric as old_before_int,
+            updated.new_base_float,
+            updated.new_base_int::numeric as new_base_int,
+            updated.new_before_float,
+            updated.new_before_int::numeric as new_before_int
+        from updated
+        left join head
+            on
+                updated.segment_us = head.segment_us
+                and updated.metric = head.metric
+                and updated.channel = head.channel
+        where
+            p_restates is not null
+            and updated.piece = 0
+            and (head.metric is not null or v_changed[width_bucket(updated.segment_us, v_changed)] is distinct from updated.segment_us)
+    ),
+
+    -- A piece shows the value before it up to its first point, and base and fold from there on.
+    part as (
+        select
+            compared.metric,
+            compared.channel,
+            compared.changed_before,
+            compared.kind,
+            compared.place,
+            0 as number,
+            compared.first_reading_us as from_us,
+            case when compared.points = 0 then compared.last_reading_us else compared.first_us - 1 end as to_us,
+            compared.old_before_float as old_first_float,
+            compared.old_before_int as old_first_int,
+            compared.new_before_float as new_first_float,
+            compared.new_before_int as new_first_int,
+            compared.old_before_float as old_last_float,
+            compared.old_before_int as old_last_int,
+            compared.new_before_float as new_last_float,
+            compared.new_before_int as new_last_int
+        from compared
+        where
+            (compared.points = 0 or compared.first_us > compared.first_reading_us)
+            and (compared.old_before_float, compared.old_before_int) is distinct from (compared.new_before_float, compared.new_before_int)
+        union all
+        select
+            compared.metric,
+            compared.channel,
+            compared.changed_before,
+            compared.kind,
+            compared.place,
+            1,
+            compared.first_us,
+            compared.last_reading_us,
+            telemetry.joined_first_float(compared.kind, compared.old_base_float, compared.first_float),
+            telemetry.joined_first_int(compared.kind, compared.old_base_int, compared.first_int),
+            telemetry.joined_first_float(compared.kind, compared.new_base_float, compared.first_float),
+            telemetry.joined_first_int(compared.kind, compared.new_base_int, compared.first_int),
+            telemetry.joined_last_float(compared.kind, compared.old_base_float, compared.total_float),
+            telemetry.joined_last_int(compared.kind, compared.old_base_int, compared.total_int),
+            telemetry.joined_last_float(compared.kind, compared.new_base_float, compared.total_float),
+            telemetry.joined_last_int(compared.kind, compared.new_base_int, compared.total_int)
+        from compared
+        where
+            compared.points > 0
+            and (compared.old_base_float, compared.old_base_int) is distinct from (compared.new_base_float, compared.new_base_int)
+    ),
+
+    differing as (
+        select
+            part.*,
+            telemetry.float_difference(part.old_first_float, part.new_first_float) as first_float,
+            telemetry.float_difference(part.old_last_float, part.new_last_float) as last_float,
+            part.new_first_int - part.old_first_int as first_int,
+            part.new_last_int - part.old_last_int as last_int,
+            -- Not so small that a product with it underflows, which PostgreSQL refuses.
+            greatest(abs(part.old_last_float), abs(part.new_last_float), 1e-280) as size
+        from part
+        where
+            (part.old_last_float is not null or part.old_last_int is not null)
+            -- Between its first and its last point an extreme lies nowhere further from what it was than at one of both.
+            and (
+                part.kind not in ('min', 'max')
+                or (part.old_first_float, part.old_first_int, part.old_last_float, part.old_last_int)
+                is distinct from (part.new_first_float, part.new_first_int, part.new_last_float, part.new_last_int)
+            )
+    ),
+
+    judged as (
+        select
+            differing.*,
+            abs(differing.first_float - differing.last_float) <= 1e-11::float8 * differing.size
+            or differing.first_int = differing.last_int as is_constant
+        from differing
+    ),
+
+    -- Neighbours that moved by the same are told as one: of floats, the same up to the rounding of their sums.
+    marked as (
+        select
+            judged.*,
+            coalesce(
+                judged.is_constant
+                and lag(judged.is_constant) over in_time
+                and judged.place - lag(judged.place) over in_time <= 1
+                and judged.changed_before = lag(judged.changed_before) over in_time
+                and (
+                    abs(judged.first_float - lag(judged.last_float) over in_time)
+                    <= 1e-11::float8 * greatest(judged.size, lag(judged.size) over in_time)
+                    or judged.first_int = lag(judged.last_int) over in_time
+                ),
+                false
+            ) as goes_on
+        from judged
+        window in_time as (partition by judged.metric, judged.channel order by judged.place, judged.number)
+    ),
+
+    numbered as (
+        select
+            marked.*,
+            count(*) filter (where not marked.goes_on) over in_time as run,
+            coalesce(not lead(marked.goes_on) over in_time, true) as is_last
+        from marked
+        window in_time as (partition by marked.metric, marked.channel order by marked.place, marked.number)
+    ),
+
+    run as (
+        select
+            numbered.metric,
+            numbered.channel,
+            min(numbered.from_us) as from_us,
+            max(numbered.to_us) as to_us,
+            max(numbered.old_first_float) filter (where not numbered.goes_on) as old_first_float,
+            max(numbered.old_first_int) filter (where not numbered.goes_on) as old_first_int,
+            max(numbered.new_first_float) filter (where not numbered.goes_on) as new_first_float,
+            max(numbered.new_first_int) filter (where not numbered.goes_on) as new_first_int,
+            max(numbered.old_last_float) filter (where numbered.is_last) as old_last_float,
+            max(numbered.old_last_int) filter (where numbered.is_last) as old_last_int,
+            max(numbered.new_last_float) filter (where numbered.is_last) as new_last_float,
+            max(numbered.new_last_int) filter (where numbered.is_last) as new_last_int,
+            min(least(numbered.first_float, numbered.last_float)) as least_float,
+            min(least(numbered.first_int, numbered.last_int)) as least_int,
+            max(greatest(numbered.first_float, numbered.last_float)) as greatest_float,
+            max(greatest(numbered.first_int, numbered.last_int)) as greatest_int
+        from numbered
+        group by
+            numbered.metric,
+            numbered.channel,
+            numbered.run
     )
 
-    update disarray.segment_metric as summary
-    set
-        base_float = shifted.new_base_float,
-        base_int = shifted.new_base_int,
-        before_float = shifted.new_before_float,
-        before_int = shifted.new_before_int,
-        prior_us = shifted.from_us,
-        prior_float = shifted.from_float,
-        prior_int = shifted.from_int,
-        prior_break = shifted.from_break
-    from shifted
-    where
-        not shifted.is_seed
-        and summary.ctid = shifted.place_on_disk
-        and (
-            summary.base_float, summary.base_int, summary.before_float, summary.before_int,
-            summary.prior_us, summary.prior_float, summary.prior_int, summary.prior_break
-        ) is distinct from (
-            shifted.new_base_float, shifted.new_base_int, shifted.new_before_float, shifted.new_before_int,
-            shifted.from_us, shifted.from_float, shifted.from_int, shifted.from_break
-        );
-    get diagnostics v_changed = row_count;
-    return v_changed;
+    select
+        (select count(*) from updated),
+        array(
+            select
+                row(
+                    run.metric,
+                    run.channel,
+                    run.from_us,
+                    run.to_us,
+                    coalesce(run.old_first_int, run.old_first_float::text::numeric),
+                    coalesce(run.new_first_int, run.new_first_float::text::numeric),
+                    coalesce(run.old_last_int, run.old_last_float::text::numeric),
+                    coalesce(run.new_last_int, run.new_last_float::text::numeric),
+                    coalesce(run.least_int, run.least_float::text::numeric),
+                    coalesce(run.greatest_int, run.greatest_float::text::numeric),
+                    true
+                )::disarray.restated_span
+            from run
+        )
+    into
+        shift_bases.bases_shifted,
+        shift_bases.moved;
 end
+$$;
+comment on function telemetry.shift_bases(text, text, bigint, jsonb) is
+    'Shift the bases of a subject from a frontier on, in one pass over summaries; how many changed. Readings are never touched. '
+    'With what former_values said of a commit, also which published values moved with bases alone.';
+
+create function telemetry.recompute_running_totals(p_dataset text, p_subject_key text, p_frontier_us bigint)
+returns bigint
+language sql
+as $$
+select shifted.bases_shifted
+from telemetry.shift_bases(p_dataset, p_subject_key, p_frontier_us, null) as shifted
 $$;
 comment on function telemetry.recompute_running_totals(text, text, bigint) is
     'Shift the bases of a subject from a frontier on, in one pass over summaries; how many changed. Readings are never touched.';

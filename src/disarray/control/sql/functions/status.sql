@@ -38,6 +38,26 @@ begin
                 dead.failed_at is not null
                 and dead.discarded_at is null
         ),
+        'waiting_files', (
+            select coalesce(jsonb_agg(to_jsonb(waiting) order by waiting.available_at, waiting.source_uri), '[]')
+            from (
+                select
+                    item.source_uri,
+                    item.subject_key,
+                    item.available_at,
+                    file.last_error
+                from ingest_queue as item
+                inner join file_info as file on item.source_uri = file.source_uri
+                where
+                    item.status = 'available'
+                    and item.available_at > v_now
+                    and file.last_error is not null
+                order by
+                    item.available_at,
+                    item.source_uri
+                limit 10
+            ) as waiting
+        ),
         'subjects', (
             select jsonb_build_object(
                 'known', (select count(*) from subject),
@@ -62,6 +82,13 @@ begin
                 order by waiting.subject_key
                 limit 1000
             ) as unserved
+        ),
+        'conflicts', (
+            select jsonb_build_object(
+                'readings', coalesce(sum(found.conflicts), 0),
+                'pairs_of_files', count(distinct (found.winner_uri, found.loser_uri))
+            )
+            from conflict as found
         ),
         'open_dirty_ranges', (
             select count(*)
@@ -88,7 +115,85 @@ begin
     );
 end
 $$;
-comment on function disarray.queue_status() is 'The whole control plane in one document; unserved_subjects lists those that wait and match no instance.';
+comment on function disarray.queue_status() is
+    'The whole control plane in one document; unserved_subjects lists those that wait and match no instance, waiting_files the '
+    'first that failed and are tried again later, with the reason.';
+
+create function disarray.list_waiting(p_limit integer default 20)
+returns table (kind text, files bigint, source_uri text, subject_key text, since timestamptz, message text)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+with waiting as (
+    select
+        'parked' as kind,
+        parked.source_uri,
+        min(parked.subject_key) as subject_key,
+        min(parked.parked_at) as since,
+        string_agg(coalesce(parked.message, parked.why), '; ' order by parked.why) as message
+    from list_quarantine(p_limit => 2147483647) as parked
+    group by parked.source_uri
+    union all
+    select
+        'failed',
+        dead.source_uri,
+        dead.subject_key,
+        dead.failed_at,
+        dead.last_error
+    from list_dead_letters(p_limit => 2147483647) as dead
+    union all
+    select
+        case when item.retry_count > 0 or file.last_error is not null then 'retrying' else 'queued' end,
+        item.source_uri,
+        item.subject_key,
+        item.enqueued_at,
+        file.last_error
+    from ingest_queue as item
+    left join file_info as file on item.source_uri = file.source_uri
+    where item.status = 'available'
+    union all
+    select
+        'rejected',
+        file.source_uri,
+        file.subject_key,
+        file.last_seen_at,
+        file.metadata -> 'lines' ->> 'rejected'
+    from file_info as file
+    where
+        file.status = 'processed'
+        and (file.metadata -> 'lines' ->> 'kept')::bigint = 0
+        and (file.metadata -> 'lines' ->> 'rejected')::bigint > 0
+)
+
+select
+    ranked.kind,
+    ranked.files,
+    ranked.source_uri,
+    ranked.subject_key,
+    ranked.since,
+    ranked.message
+from (
+    select
+        waiting.kind,
+        count(*) over (partition by waiting.kind) as files,
+        row_number() over (partition by waiting.kind order by waiting.since, waiting.source_uri) as turn,
+        waiting.source_uri,
+        waiting.subject_key,
+        waiting.since,
+        waiting.message
+    from waiting
+) as ranked
+where ranked.turn <= p_limit
+order by
+    ranked.kind,
+    ranked.turn
+$$;
+comment on function disarray.list_waiting(integer) is
+    'Everything that is not in and waits for somebody, the oldest of each kind: parked, failed (a dead letter), retrying '
+    '(queued again after a failure), queued, rejected (read, and every row of it was refused: message is how many). '
+    'files counts all of a kind.';
 
 create function disarray.list_instances()
 returns table (
@@ -240,13 +345,13 @@ select to_jsonb(file) || jsonb_build_object(
         select coalesce(jsonb_object_agg(counted.state, counted.said), '{}')
         from (
             select
-                said.state,
+                case when said.withdrawn_state is null then said.state::text else 'withdrawn' end as state,
                 jsonb_build_object('fragments', count(*), 'readings', sum(said.readings)) as said
             from fragment as said
             where
                 said.source_uri = file.source_uri
-                and said.state <> 'dropped'
-            group by said.state
+                and (said.state <> 'dropped' or said.withdrawn_state is not null)
+            group by 1
         ) as counted
     ),
     'segments', (
@@ -299,6 +404,15 @@ select to_jsonb(file) || jsonb_build_object(
             order by rejected.position
             limit 20
         ) as shown  -- not `line`: that is a column of it
+    ),
+    'conflicts', (
+        select jsonb_build_object(
+            'won', coalesce(sum(found.conflicts) filter (where found.winner_uri = file.source_uri), 0),
+            'lost', coalesce(sum(found.conflicts) filter (where found.loser_uri = file.source_uri), 0),
+            'segments', count(distinct found.segment_us)
+        )
+        from conflict as found
+        where file.source_uri in (found.winner_uri, found.loser_uri)
     ),
     'blacklist', (
         select to_jsonb(listed) - 'source_uri'

@@ -4,7 +4,7 @@ create function disarray.create_token(
     p_token_hash bytea,
     p_scope text,
     p_by text,
-    p_valid_for interval default null
+    p_valid_for interval default '90 days'
 )
 returns timestamptz
 language plpgsql
@@ -20,6 +20,11 @@ begin
     if (p_token_id ~ '^[0-9a-f]{16}$' and octet_length(p_token_hash) = 32) is not true then
         raise exception 'a token has an id of 16 hexadecimal digits and a SHA-256 hash. Nothing was stored.'
         using errcode = 'DA001';
+    end if;
+    if lower(p_token_name) = 'local' then
+        raise exception 'no token can be named %: in the records that is whoever calls on this machine without one. Nothing was stored.',
+            quote_literal(p_token_name)
+        using errcode = 'DA001', hint = 'Choose another name.';
     end if;
     if (p_scope = any(enum_range(null::api_scope)::text[])) is not true then
         raise exception 'scope % is not known. Nothing was stored.', coalesce(quote_literal(left(p_scope, 200)), 'NULL')
@@ -40,7 +45,7 @@ begin
 end
 $$;
 comment on function disarray.create_token(text, text, bytea, text, text, interval) is
-    'Let the holder of a secret call the REST server; until when, or NULL for good.';
+    'Let the holder of a secret call the REST server; for 90 days, for the time given, or where that is NULL for good. Until when.';
 
 create function disarray.find_token(p_token_id text)
 returns table (token_name text, scope text, token_hash bytea)

@@ -1,5 +1,19 @@
 -- What people ask for. Everything here is read-only, and tells from when on an answer is stale.
 
+create function disarray.unresolved_from(p_dataset text, p_subject_key text)
+returns timestamptz
+language sql
+stable
+as $$
+select min(open.range_start)
+from disarray.dirty_range as open
+where
+    open.subject_key = p_subject_key
+    and open.resolved_at is null
+    and coalesce(open.dataset, p_dataset) = p_dataset
+$$;
+comment on function disarray.unresolved_from(text, text) is 'From when on bases of a subject wait for a shift; NULL where none do.';
+
 create function disarray.stale_from(p_dataset text, p_subject_key text)
 returns timestamptz
 language sql
@@ -7,12 +21,16 @@ stable
 security definer
 set search_path = disarray, pg_temp
 as $$
-select min(open.range_start)
-from dirty_range as open
-where
-    open.subject_key = p_subject_key
-    and open.resolved_at is null
-    and coalesce(open.dataset, p_dataset) = p_dataset
+select least(
+    unresolved_from(p_dataset, p_subject_key),
+    (
+        select min(moving.stale_from)
+        from moving_file as moving
+        where
+            moving.subject_key = p_subject_key
+            and moving.dataset = p_dataset
+    )
+)
 $$;
 comment on function disarray.stale_from(text, text) is 'From when on the derived numbers of a subject are stale; NULL where all are final.';
 
@@ -98,7 +116,8 @@ begin
                     entered.piece desc
                 limit 1
             ),
-            p_from_us
+            -- The channel was not read before the start: its first segment is wanted also where it began before the start.
+            -9223372036854775808
         ) as first_us
     ) as span
     cross join lateral (
@@ -165,7 +184,7 @@ order by
     noted.restatement_id desc
 limit p_limit
 $$;
-comment on function disarray.list_restatements(text, integer) is 'Numbers that were changed after people may have used them, newest first.';
+comment on function disarray.list_restatements(text, integer) is 'Spans of published values that were changed after people may have used them, newest first.';
 
 create function disarray.list_subjects(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
 returns table (

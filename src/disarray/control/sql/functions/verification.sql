@@ -19,7 +19,7 @@ $$;
 comment on function disarray.list_verified_subjects(text) is 'Every subject of which a file was announced or a reading is kept.';
 
 create function disarray.load_subject_files(p_subject_key text)
-returns table (source_uri text, dataset text, is_blacklisted boolean, is_about_to_change boolean, fingerprint bytea)
+returns table (source_uri text, dataset text, is_blacklisted boolean, is_about_to_change boolean, fingerprint bytea, arrival bigint)
 language sql
 stable
 security definer
@@ -36,7 +36,8 @@ select
             item.source_uri = file.source_uri
             and item.reason in ('remove', 'allow', 'release')
     ),
-    known.fingerprint
+    known.fingerprint,
+    file.arrival
 from file_info as file
 inner join file_fingerprint as known on file.source_uri = known.source_uri
 where file.subject_key = p_subject_key
