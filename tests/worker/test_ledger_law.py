@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import values
@@ -229,6 +229,8 @@ def check(plant: Plant, seed: int) -> Number:
 
 
 @settings(SETTINGS, max_examples=6)
+# An extreme without a base after the change: the row of its segment is written anew and needs no shift.
+@example(seed=1824)
 @given(seed=st.integers(0, 2**32))
 def test_the_ledger_leads_from_some_published_values_to_those_of_now(plant: Plant, seed: int) -> None:
     check(plant, seed)

@@ -191,6 +191,19 @@ def test_a_new_definition_restates_every_value_that_means_something_else_now(pla
     assert ledger(plant) == [("peak", "01 08:00", "03 08:00", 10, 20, 10)]
 
 
+def test_an_extreme_that_begins_anew_with_its_segment_is_listed(plant: Plant) -> None:
+    plant.ingest(
+        plant.write(
+            "T1/a.csv", HEADER + day(1, "08:00,9,100,W1") + day(3, "08:00,2,110,W2", "09:00,3,120,W2")
+        )
+    )
+    plant.redefine(
+        DATASET.replace('kind = "max"\ninput = "x"', 'kind = "max"\ninput = "x"\nreset_on = ["work_order"]')
+    )
+    plant.drain()
+    assert ledger(plant) == [("peak", "03 08:00", "03 09:00", 9, 3, None)]
+
+
 def test_what_another_length_of_segments_changes_between_the_ends_is_said_to_be_unknown(plant: Plant) -> None:
     plant.ingest(plant.write("T1/a.csv", HEADER + day(1, "08:00,10,100,W1") + day(3, "08:00,5,110,W1")))
     plant.redefine(DATASET.replace('segment = "1 d"', 'segment = "6 h"'))

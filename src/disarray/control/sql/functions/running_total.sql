@@ -344,29 +344,7 @@ begin
                 shifted.new_base_float, shifted.new_base_int, shifted.new_before_float, shifted.new_before_int,
                 shifted.from_us, shifted.from_float, shifted.from_int, shifted.from_break
             )
-        returning
-            summary.metric,
-            summary.channel,
-            summary.segment_us,
-            summary.piece,
-            summary.points,
-            summary.first_reading_us,
-            summary.last_reading_us,
-            summary.first_us,
-            summary.first_float,
-            summary.first_int,
-            summary.total_float,
-            summary.total_int,
-            shifted.kind,
-            shifted.place,
-            shifted.base_float as old_base_float,
-            shifted.base_int as old_base_int,
-            shifted.before_float as old_before_float,
-            shifted.before_int as old_before_int,
-            summary.base_float as new_base_float,
-            summary.base_int as new_base_int,
-            summary.before_float as new_before_float,
-            summary.before_int as new_before_int
+        returning summary.ctid
     ),
 
     -- From here on for the ledger alone. Of segments that were scanned again, those series whose folds stayed as they were
@@ -386,40 +364,42 @@ begin
         )
     ),
 
+    -- A segment that was scanned again is here even if its row is not updated: written anew, it may have no base, as after.
     compared as (
         select
-            updated.metric,
-            updated.channel,
-            updated.segment_us,
-            updated.points,
-            updated.kind,
-            updated.place,
-            width_bucket(updated.segment_us, v_changed) as changed_before,
-            coalesce(updated.first_reading_us, updated.segment_us) as first_reading_us,
-            coalesce(updated.last_reading_us, updated.segment_us) as last_reading_us,
-            updated.first_us,
-            updated.first_float,
-            updated.first_int::numeric as first_int,
-            updated.total_float,
-            updated.total_int::numeric as total_int,
-            case when head.metric is null then updated.old_base_float else head.base_float end as old_base_float,
-            case when head.metric is null then updated.old_base_int else head.base_int end::numeric as old_base_int,
-            case when head.metric is null then updated.old_before_float else head.before_float end as old_before_float,
-            case when head.metric is null then updated.old_before_int else head.before_int end::numeric as old_before_int,
-            updated.new_base_float,
-            updated.new_base_int::numeric as new_base_int,
-            updated.new_before_float,
-            updated.new_before_int::numeric as new_before_int
-        from updated
+            shifted.metric,
+            shifted.channel,
+            shifted.segment_us,
+            shifted.points,
+            shifted.kind,
+            shifted.place,
+            width_bucket(shifted.segment_us, v_changed) as changed_before,
+            coalesce(shifted.first_reading_us, shifted.segment_us) as first_reading_us,
+            coalesce(shifted.last_reading_us, shifted.segment_us) as last_reading_us,
+            shifted.first_us,
+            shifted.first_float,
+            shifted.first_int::numeric as first_int,
+            shifted.total_float,
+            shifted.total_int::numeric as total_int,
+            case when head.metric is null then shifted.base_float else head.base_float end as old_base_float,
+            case when head.metric is null then shifted.base_int else head.base_int end::numeric as old_base_int,
+            case when head.metric is null then shifted.before_float else head.before_float end as old_before_float,
+            case when head.metric is null then shifted.before_int else head.before_int end::numeric as old_before_int,
+            shifted.new_base_float,
+            shifted.new_base_int::numeric as new_base_int,
+            shifted.new_before_float,
+            shifted.new_before_int::numeric as new_before_int
+        from shifted
         left join head
             on
-                updated.segment_us = head.segment_us
-                and updated.metric = head.metric
-                and updated.channel = head.channel
+                shifted.segment_us = head.segment_us
+                and shifted.metric = head.metric
+                and shifted.channel = head.channel
         where
             p_restates is not null
-            and updated.piece = 0
-            and (head.metric is not null or v_changed[width_bucket(updated.segment_us, v_changed)] is distinct from updated.segment_us)
+            and not shifted.is_seed
+            and shifted.piece = 0
+            and (head.metric is not null or v_changed[width_bucket(shifted.segment_us, v_changed)] is distinct from shifted.segment_us)
     ),
 
     -- A piece shows the value before it up to its first point, and base and fold from there on.
