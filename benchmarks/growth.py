@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.goals import Goal, conclude
 from benchmarks.instrument_files import dataset_in, write_bytes, write_file
-from disarray.engine.read_job import read_files
+from disarray.engine.jobs.read_job import read_files
 from disarray.engine.runner import InProcessRunner
-from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.store.lake import Lake
 
 if TYPE_CHECKING:
-    from disarray.kernels.outcome import ReadOutcome
-    from disarray.model.dataset import Dataset
+    from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.description.dataset import Dataset
 
 TURNS = 9
 APPENDED_ROWS = 20_000  # about a megabyte

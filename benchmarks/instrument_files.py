@@ -11,7 +11,7 @@ from disarray.formats.loader import load_datasets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 HEADER = b"time,volts,amps,temperature,step,cycle\n"
 START_S = 1_790_000_000

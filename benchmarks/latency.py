@@ -21,15 +21,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.goals import Goal, conclude
-from disarray.cli.demo_factory import DATASET
-from disarray.control import connections, embedded
+from disarray import embedded
+from disarray.control import connections
+from disarray.demo.factory import DATASET
 from disarray.formats.loader import load_datasets
 from disarray.store.lake import Lake
 from disarray.store.values import value_at
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 LONG_PAUSE_SECONDS = 70.0

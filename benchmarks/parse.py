@@ -26,16 +26,16 @@ import pyarrow.csv
 
 from benchmarks.goals import Goal, conclude
 from benchmarks.instrument_files import dataset_in, write_bytes
-from disarray.engine.read_job import read_files
+from disarray.engine.jobs.read_job import read_files
 from disarray.engine.runner import InProcessRunner
-from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.store.lake import Lake
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from disarray.engine.runner import Runner
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 TURNS = 3
 FILES = 4

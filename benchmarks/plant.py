@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from disarray.control import connections, definitions, events, files, instances, migrations
 from disarray.control.files import Notification
-from disarray.engine.read_job import read_files
-from disarray.engine.scan_job import SegmentScan, scan_segments
+from disarray.engine.jobs.read_job import read_files
+from disarray.engine.jobs.scan_job import SegmentScan, scan_segments
 from disarray.formats.loader import load_datasets
-from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.model.plan import FragmentEntry, ScanUnit
 from disarray.model.uris import file_uri
 from disarray.store.lake import Lake
-from disarray.worker.scheduler import Scheduler
-from disarray.worker.work import Workplace
+from disarray.worker.passes.work import Workplace
+from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from benchmarks.server import Server
     from disarray.control.connections import Connection
     from disarray.engine.runner import Runner
-    from disarray.model.dataset import Dataset
-    from disarray.worker.ingest import PassReport
+    from disarray.model.description.dataset import Dataset
+    from disarray.worker.passes.ingest import PassReport
 
 CORES = 2
 ENQUEUE_BATCH = 500
@@ -192,7 +192,7 @@ def stored_bytes(folder: Path) -> int:
 
 
 def _import_kernels(_: int) -> None:
-    import disarray.engine.read_job
-    import disarray.engine.scan_job  # noqa: F401
+    import disarray.engine.jobs.read_job
+    import disarray.engine.jobs.scan_job  # noqa: F401
 
     time.sleep(0.2)

@@ -24,10 +24,11 @@ from typing import TYPE_CHECKING
 import pika  # type: ignore[import-untyped]
 
 from benchmarks.goals import Goal, conclude
+from disarray import embedded
 from disarray.broker.topology import Names
-from disarray.cli.demo_factory import DATASET, Factory, land, out_of_order_percent
-from disarray.control import connections, embedded
+from disarray.control import connections
 from disarray.control.status import queue_status
+from disarray.demo.factory import DATASET, Factory, land, out_of_order_percent
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection

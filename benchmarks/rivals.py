@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from benchmarks.history import HOLE_S, HOLE_START_S
 from benchmarks.plant import CORES, timed
 from benchmarks.telemetry_files import DAY_S
-from disarray.model.format import EVENT_US
+from disarray.model.description.format import EVENT_US
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.scanning import scan_segment
-from disarray.kernels.segment_rows import FragmentInput
+from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.kernels.scanning.segment_scan import scan_segment
+from disarray.model.description.format import CHANNEL, EVENT_US, POSITION, ColumnType
+from disarray.model.description.metrics import Metric, MetricKind
+from disarray.model.description.read_spec import Key, KeyKind
+from disarray.model.description.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup
+from disarray.model.description.scan_spec import ScanSpec
 from disarray.model.duration import DAY, HOUR, MINUTE
-from disarray.model.expression_parser import parse_expression
-from disarray.model.format import CHANNEL, EVENT_US, POSITION, ColumnType
-from disarray.model.metrics import Metric, MetricKind
-from disarray.model.read_spec import Key, KeyKind
-from disarray.model.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup
-from disarray.model.scan_spec import ScanSpec
+from disarray.model.expression.parser import parse_expression
 from disarray.model.segments import Segment
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psycopg
 from psycopg import sql
 
-from disarray.control import embedded
+from disarray import embedded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

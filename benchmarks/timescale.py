@@ -32,16 +32,16 @@ from benchmarks.server import shared_server
 from disarray import config
 from disarray.control import connections, files, migrations
 from disarray.control.files import Notification
-from disarray.kernels.table_rows import row_schema
-from disarray.model.tables import readings_table
+from disarray.kernels.fragments.table_rows import row_schema
+from disarray.model.description.readings_table import readings_table
 from disarray.store.registering import register
-from disarray.worker.local import open_workplace
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.local import open_workplace
+from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.worker.work import Workplace
+    from disarray.worker.passes.work import Workplace
 
 SUBJECTS = 8
 LATE_ROWS = 3_600

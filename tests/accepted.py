@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from disarray.control.files import Reason
-from disarray.model.conflict_rule import ConflictRule
-from disarray.model.dataset import OnShrink
+from disarray.model.description.conflict_rule import ConflictRule
+from disarray.model.description.dataset import OnShrink
 from disarray.model.segments import microseconds_of
 from tests.kernels.scan_reference import Row
 from tests.oracle import Said
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
     from pathlib import Path
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 HEADER = "time,sensor,part,work_order,volts\n"
 # A number that is cut off may be another number, but never one that parsers read differently.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import files, quarantine
 from disarray.control.files import Reason
-from disarray.model.read_spec import KeyKind
+from disarray.model.description.read_spec import KeyKind
 from disarray.model.segments import microseconds_of
 from tests.accepted import HEADER, Source, State
 from tests.oracle import METRIC_KEY, ROLLUP_KEY, SEGMENT_KEY, derive
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from tests.oracle import Said, Table
     from tests.plant import Plant
 

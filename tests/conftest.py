@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from psycopg import sql
 
-from disarray.control import connections, embedded, migrations
+from disarray import embedded
+from disarray.control import connections, migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from disarray.kernels.digests import digest_readings
-from disarray.model.format import CHANNEL, EVENT_US, ColumnType
-from disarray.model.metrics import MetricKind
-from disarray.model.read_spec import KeyKind
-from disarray.model.scan_spec import scan_spec_of
+from disarray.kernels.fragments.digests import digest_readings
+from disarray.model.description.format import CHANNEL, EVENT_US, ColumnType
+from disarray.model.description.metrics import MetricKind
+from disarray.model.description.read_spec import KeyKind
+from disarray.model.description.scan_spec import scan_spec_of
 from tests.kernels.rollup_reference import bucket_at, part
 from tests.kernels.scan_reference import Point, Row, join, junction, merge, summaries, zero_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from disarray.model.dataset import Dataset
-    from disarray.model.metrics import Metric
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
 
 Table = dict[tuple[object, ...], dict[str, object]]
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from disarray.model.metrics import MetricKind
-from disarray.model.read_spec import KeyKind
-from disarray.model.scan_spec import scan_spec_of
+from disarray.model.description.metrics import MetricKind
+from disarray.model.description.read_spec import KeyKind
+from disarray.model.description.scan_spec import scan_spec_of
 from disarray.model.segments import microseconds_of
 from tests.kernels.scan_reference import (
     Row,
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from disarray.control.values import Number, Restatement
-    from disarray.model.dataset import Dataset
-    from disarray.model.metrics import Metric
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
     from tests.kernels.scan_reference import Point
     from tests.oracle import Said
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from typing import TYPE_CHECKING
 
-from disarray.cli.notifying import notifications_of
+from disarray.cli.support.notifying import notifications_of
 from disarray.control import files
 
 if TYPE_CHECKING:

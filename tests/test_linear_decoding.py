@@ -20,11 +20,11 @@ from disarray.broker.messages import decode_message
 from disarray.errors import DisarrayError
 from disarray.formats.guess import guess
 from disarray.formats.loader import shipped_descriptions
-from disarray.kernels.preview import preview_file
+from disarray.kernels.reading.preview import preview_file
 from disarray.model.api_token import read_token
-from disarray.model.format import FileKind
+from disarray.model.description.format import FileKind
 from disarray.web.problems import Problem
-from disarray.web.reading import read_body, read_query
+from disarray.web.request_reader import read_body, read_query
 from disarray.web.routes import ROUTES
 from tests.kernels.conftest import JSONL, Desk, spec_of
 

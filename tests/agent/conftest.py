@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.broker.transport import Announcement
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.model.notification import Notification
 
 DATASETS = r"""

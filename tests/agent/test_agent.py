@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.agent.settings import MEGABYTE
-from disarray.kernels.blocks import hash_descriptor
-from disarray.kernels.opening import open_beneath
+from disarray.kernels.reading.blocks import hash_descriptor
+from disarray.kernels.reading.opening import open_beneath
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.notification import Reason
 from disarray.model.uris import file_uri
@@ -44,9 +44,8 @@ def told(news: list[Notification]) -> list[tuple[str, str]]:
 
 
 def test_importing_the_agent_needs_nothing_that_a_lab_pc_does_not_carry() -> None:
-    code = (
-        "import sys, disarray.agent.agent, disarray.broker.publisher, disarray.cli.agent; print(*sys.modules)"
-    )
+    needed = "disarray.agent.agent, disarray.broker.publisher, disarray.cli.commands.agent"
+    code = f"import sys, {needed}; print(*sys.modules)"
     modules = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
@@ -399,7 +398,7 @@ def test_a_file_that_vanishes_between_listing_and_looking_is_passed_over(
         gone.unlink(missing_ok=True)
         return open_beneath(path, roots)
 
-    monkeypatch.setattr("disarray.agent.taking.open_beneath", open_late)
+    monkeypatch.setattr("disarray.agent.file_inspection.open_beneath", open_late)
     assert told([*lab.after(), *lab.after()]) == [("here.csv", "file_notification")]
 
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from disarray.cli.demo_factory import LATE_TOOL, Factory, out_of_order_percent
+from disarray.demo.factory import LATE_TOOL, Factory, out_of_order_percent
 
 FACTORY = Factory(tools=20, days=24, seed=7)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from xml.etree import ElementTree
 
-from disarray.cli.demo_picture import Picture
+from disarray.demo.picture import Picture
 
 START = datetime(2026, 9, 1, tzinfo=UTC)
 

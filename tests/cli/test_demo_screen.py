@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from disarray.cli.demo_factory import Factory
-from disarray.cli.demo_keep import COPIED, guide
-from disarray.cli.demo_screen import Figures, Progress, Screen, in_words
+from disarray.demo.factory import Factory
+from disarray.demo.keep_running import COPIED, guide
+from disarray.demo.screen import Figures, Progress, Screen, in_words
 
 AT = datetime(2026, 9, 13, tzinfo=UTC)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.doctor import Verdict, check_disk, check_java, judge_database
+from disarray.cli.commands.doctor import Verdict, check_disk, check_java, judge_database
 from disarray.control.inspection import ROLES, ServerInspection, inspect_server
 from disarray.errors import DatabaseUnreachableError
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.ingest import sentence_of_rejects, told_rejects
+from disarray.cli.commands.ingest import sentence_of_rejects, told_rejects
 from tests.cli.conftest import report
 
 if TYPE_CHECKING:

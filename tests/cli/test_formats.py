@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from disarray.cli.format_trial import TRIED_BYTES
-from disarray.cli.formats import formats_app
+from disarray.cli.commands.formats import formats_app
+from disarray.cli.support.format_trial import TRIED_BYTES
 from disarray.errors import ConfigError, DisarrayError, FormatUnknownError, SpecError
 from disarray.formats.loader import load_datasets, shipped_descriptions
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.ingest import told_of
+from disarray.cli.commands.ingest import told_of
 from tests.cli.conftest import report
 from tests.worker.conftest import DATASET
 

@@ -89,7 +89,7 @@ def test_db_url_of_an_own_server_is_that_servers_dsn(tmp_path: Path) -> None:
 
 @pytest.mark.postgres
 def test_db_url_starts_the_server_and_prints_what_psql_takes(state_dir: Path) -> None:
-    from disarray.control.embedded import account
+    from disarray.embedded import account
 
     project = state_dir.parent
     project.mkdir()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.notifying import notifications_of
+from disarray.cli.support.notifying import notifications_of
 from disarray.control.files import Reason
 from disarray.errors import ConfigError, UnreadableFileError
 from disarray.formats.loader import load_datasets
@@ -15,7 +15,7 @@ from disarray.formats.loader import load_datasets
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 DESCRIPTION = """
 [[dataset]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from disarray.cli.reference import commands, reference
+from disarray.documentation.cli_page import commands, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -16,7 +16,9 @@ def test_every_command_is_documented() -> None:
 
 
 def test_the_page_is_what_the_commands_say_today() -> None:
-    assert PAGE.read_text("utf-8") == reference(), "run: python -m disarray.cli.reference > docs/cli.md"
+    assert PAGE.read_text("utf-8") == reference(), (
+        "run: python -m disarray.documentation.cli_page > docs/cli.md"
+    )
 
 
 def test_every_command_says_what_it_does_and_every_option_too() -> None:

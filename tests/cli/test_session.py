@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import embedded
+from disarray import embedded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from disarray.cli.tables import Table, drawn_parts
+from disarray.cli.support.text_tables import Table, drawn_parts
 
 INSTANT = "2026-09-02T08:30:00+05:30"
 ROW = [INSTANT, INSTANT, "", "", "30", "10.0059833333", "final"]

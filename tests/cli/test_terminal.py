@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disarray.cli.terminal import PlainStream
-from disarray.cli.up_once import _shown_progress
+from disarray.cli.commands.up_once import _shown_progress
+from disarray.cli.support.terminal import PlainStream
 from disarray.model.printable import visible, visible_json
 
 if TYPE_CHECKING:

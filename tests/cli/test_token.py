@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import httpx
 import pytest
 
-from disarray.cli.local_token import local_token
+from disarray.cli.support.local_token import local_token
 from disarray.errors import ConfigError
 
 if TYPE_CHECKING:

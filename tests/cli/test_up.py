@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import embedded
+from disarray import embedded
 from disarray.control.files import Reason
 from tests.cli.conftest import report
 from tests.plant import Plant

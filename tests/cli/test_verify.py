@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.verify import describe
-from disarray.engine.verification import VerificationReport
-from disarray.engine.verification_sources import Unproven
+from disarray.cli.commands.verify import describe
+from disarray.engine.verification.recompute import VerificationReport
+from disarray.engine.verification.sources import Unproven
 from tests.plant import Plant
 
 if TYPE_CHECKING:

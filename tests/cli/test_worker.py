@@ -183,7 +183,7 @@ def test_a_setting_that_cannot_be_is_refused_by_name(
 ) -> None:
     from disarray.config import load
     from disarray.errors import ConfigError
-    from disarray.worker.settings import worker_settings
+    from disarray.worker.process.settings import worker_settings
 
     with pytest.raises(ConfigError, match=complaint):
         worker_settings(load(plant.inbox.parent, environment={flag: value}))

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from disarray.control import embedded
-from disarray.control.embedded import Condition, EmbeddedServer, account, processes
-from disarray.control.embedded.place import Place
+from disarray import embedded
+from disarray.embedded import Condition, EmbeddedServer, account, processes
+from disarray.embedded.state_folder import Place
 from disarray.errors import DataVersionError, EmbeddedServerError, ServerBusyError, ServerDidNotStartError
 
 if TYPE_CHECKING:

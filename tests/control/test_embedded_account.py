@@ -13,8 +13,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from disarray.control import embedded
-from disarray.control.embedded import account
+from disarray import embedded
+from disarray.embedded import account
 from disarray.errors import EmbeddedServerError
 
 pytestmark = [

@@ -13,7 +13,7 @@ import pytest
 
 from disarray.control.files import Reason
 from disarray.control.migrations import migrate
-from disarray.control.reference import reference
+from disarray.documentation.sql_page import reference
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection

@@ -41,7 +41,7 @@ from disarray.control import (
 )
 from disarray.control.commits import DatasetCommit, LakeFile, LeavingFile, Profile, SubjectCommit
 from disarray.control.moving_files import HandOver, Move
-from disarray.model.dataset import Store, Version
+from disarray.model.description.dataset import Store, Version
 from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState, RebuildStep
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from disarray.cli.configuration_reference import reference
 from disarray.config import OPTIONS
+from disarray.documentation.configuration_page import reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 
 def test_the_page_of_settings_is_what_the_program_says_today() -> None:
     assert PAGE.read_text("utf-8") == reference(), (
-        "run: python -m disarray.cli.configuration_reference > docs/configuration.md"
+        "run: python -m disarray.documentation.configuration_page > docs/configuration.md"
     )
 
 

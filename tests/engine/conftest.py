@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.engine.runner import Runner
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 DATASET = """
 [[dataset]]

@@ -6,11 +6,11 @@ import uuid
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.engine import read_job
-from disarray.engine.read_job import read_files
-from disarray.kernels.fragment_reader import read_fragment
-from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
-from disarray.model.format import POSITION
+from disarray.engine.jobs import read_job
+from disarray.engine.jobs.read_job import read_files
+from disarray.kernels.fragments.fragment_reader import read_fragment
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
+from disarray.model.description.format import POSITION
 from disarray.model.segments import microseconds_of
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import pytest
 
     from disarray.engine.runner import Runner
-    from disarray.kernels.fragments import Fragment
-    from disarray.model.dataset import Dataset
+    from disarray.kernels.fragments.fragment_writer import Fragment
+    from disarray.model.description.dataset import Dataset
     from disarray.store.lake import Lake
 
 START = datetime(2026, 10, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.control import files, verification
-from disarray.engine.verification import verify
-from disarray.engine.verification_tables import table_differences
+from disarray.engine.verification.recompute import verify
+from disarray.engine.verification.tables import table_differences
 from tests.engine.verification_world import DESCRIPTION, report
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.engine.runner import SparkRunner
-    from disarray.engine.verification import VerificationReport
-    from disarray.engine.verification_compare import Difference
+    from disarray.engine.verification.comparison import Difference
+    from disarray.engine.verification.recompute import VerificationReport
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.scheduler import Scheduler
 from tests.processes import eventually
 
 if TYPE_CHECKING:

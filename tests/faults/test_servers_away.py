@@ -13,7 +13,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import connections, embedded, migrations
+from disarray import embedded
+from disarray.control import connections, migrations
 
 # Fixtures of the broker's own tests.
 from tests.broker.conftest import broker_url, channel, door, names  # noqa: F401

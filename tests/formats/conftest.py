@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.formats.loader import Description, shipped_descriptions
-from disarray.kernels.outcome import ReadReason, ReadRequest
-from disarray.kernels.preview import Preview, preview_file
-from disarray.model.dataset_reader import read_datasets
-from disarray.model.spec_table import Problems
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest
+from disarray.kernels.reading.preview import Preview, preview_file
+from disarray.model.description.dataset_reader import read_datasets
+from disarray.model.description.spec_table import Problems
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 FIXTURES = Path(__file__).parent / "fixtures"
 

@@ -11,9 +11,9 @@ from disarray.formats.dataset_text import dataset_block, dataset_table
 from disarray.formats.guess import guess
 from disarray.formats.infer import column_type, name_and_unit
 from disarray.formats.loader import describe_text
-from disarray.model.dataset_reader import read_datasets
-from disarray.model.format import ColumnType
-from disarray.model.spec_table import Problems
+from disarray.model.description.dataset_reader import read_datasets
+from disarray.model.description.format import ColumnType
+from disarray.model.description.spec_table import Problems
 from tests.formats.conftest import FIXTURES
 
 if TYPE_CHECKING:

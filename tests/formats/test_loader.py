@@ -11,7 +11,7 @@ from disarray.formats.loader import (
     find_description,
     load_datasets,
 )
-from disarray.model.format import FileKind, LayoutKind
+from disarray.model.description.format import FileKind, LayoutKind
 
 if TYPE_CHECKING:
     from pathlib import Path

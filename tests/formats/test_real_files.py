@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pytest
 
-from disarray.kernels.outcome import ReadStatus
-from disarray.model.format import CHANNEL, EVENT_US, POSITION
+from disarray.kernels.reading.outcome import ReadStatus
+from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.segments import datetime_of
 from tests.formats.conftest import dataset_of, read_quiet
 

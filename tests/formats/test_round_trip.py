@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disarray.kernels.outcome import ReadStatus
-from disarray.model.format import EVENT_US, ColumnType, Format, LayoutKind, Origin, QuoteEscape
+from disarray.kernels.reading.outcome import ReadStatus
+from disarray.model.description.format import EVENT_US, ColumnType, Format, LayoutKind, Origin, QuoteEscape
 from disarray.model.segments import microseconds_of
 from tests.formats.conftest import FIXTURES, dataset_of, read_quiet
 
 if TYPE_CHECKING:
     from disarray.formats.loader import Description
-    from disarray.model.format import Column
+    from disarray.model.description.format import Column
 
 Shipped = dict[str, "Description"]
 GENERAL: dict[str, dict[str, Any]] = {

@@ -7,11 +7,11 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from disarray.model.description.rollups import BucketKind
 from disarray.model.duration import DAY, MINUTE
-from disarray.model.rollups import BucketKind
 
 if TYPE_CHECKING:
-    from disarray.model.rollups import Bucket
+    from disarray.model.description.rollups import Bucket
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAIVE_EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.kernels.running_values import Base
-from disarray.model.format import ColumnType
-from disarray.model.metrics import MetricKind
+from disarray.kernels.scanning.running_values import Base
+from disarray.model.description.format import ColumnType
+from disarray.model.description.metrics import MetricKind
 from tests.kernels.scan_reference import (
     Number,
     Point,
@@ -25,7 +25,7 @@ from tests.kernels.scan_reference import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.model.metrics import Metric
+    from disarray.model.description.metrics import Metric
 
 
 def bases_from_summaries(

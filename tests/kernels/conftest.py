@@ -10,16 +10,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 
-from disarray.kernels import blocks, decompression, ranges, reading, stretches
-from disarray.kernels.fragment_reader import read_fragment
-from disarray.kernels.fragments import FragmentBuilder, FragmentWriter, MemorySink
-from disarray.kernels.line_reader import LineReader
-from disarray.kernels.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
-from disarray.kernels.reading import read_file
-from disarray.kernels.readings import readings_schema
+from disarray.kernels.fragments.fragment_reader import read_fragment
+from disarray.kernels.fragments.fragment_writer import FragmentBuilder, FragmentWriter, MemorySink
+from disarray.kernels.parsing.readings import readings_schema
+from disarray.kernels.reading import blocks, decompression, file_reader, ranges, stretches
+from disarray.kernels.reading.file_reader import (
+    read_file,
+)
+from disarray.kernels.reading.line_reader import LineReader
+from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.model import fingerprints, seam
-from disarray.model.fingerprints import ORIGIN
-from disarray.model.format import (
+from disarray.model.description.format import (
     EVENT_US,
     POSITION,
     Column,
@@ -31,14 +32,15 @@ from disarray.model.format import (
     Source,
     TimeLayout,
 )
-from disarray.model.read_spec import Key, KeyKind, ReadSpec, RejectLimits
+from disarray.model.description.read_spec import Key, KeyKind, ReadSpec, RejectLimits
+from disarray.model.fingerprints import ORIGIN
 from disarray.model.seam import Replacement
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from disarray.kernels.fragments import Fragment
+    from disarray.kernels.fragments.fragment_writer import Fragment
     from disarray.model.fingerprints import Fingerprint
 
 # Examples read and write files; a deadline would only measure who else uses the machine.
@@ -172,7 +174,7 @@ def desk(tmp_path: Path) -> Desk:
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 64 bytes and strides of 256: a short file then has as many as a big one."""
-    for module in (fingerprints, seam, blocks, decompression, stretches, reading, ranges):
+    for module in (fingerprints, seam, blocks, decompression, stretches, file_reader, ranges):
         for name, size in (("BLOCK_BYTES", 64), ("STRIDE_BYTES", 256)):
             monkeypatch.setattr(module, name, size, raising=False)
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from disarray.model.expression_types import type_of
-from disarray.model.expressions import (
+from disarray.model.description.format import ColumnType
+from disarray.model.expression.tree import (
     ARITHMETIC,
     Binary,
     Call,
@@ -23,7 +23,7 @@ from disarray.model.expressions import (
     Not,
     Operator,
 )
-from disarray.model.format import ColumnType
+from disarray.model.expression.type_check import type_of
 
 if TYPE_CHECKING:
     import random

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from disarray.kernels.fragments import FragmentWriter
-from disarray.kernels.outcome import ReadReason, ReadRequest
-from disarray.kernels.reading import read_file
-from disarray.model.format import Column, ColumnType, FileKind, Format, Source
+from disarray.kernels.fragments.fragment_writer import FragmentWriter
+from disarray.kernels.reading.file_reader import read_file
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest
+from disarray.model.description.format import Column, ColumnType, FileKind, Format, Source
 from tests.kernels.conftest import JSONL, NOW_US, column, spec_of
 
 PARQUET = Format(name="parquet", kind=FileKind.PARQUET)

@@ -6,9 +6,9 @@ import math
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
-from disarray.model.expression_types import type_of
-from disarray.model.format import ColumnType
-from disarray.model.rollups import AggregateFunction
+from disarray.model.description.format import ColumnType
+from disarray.model.description.rollups import AggregateFunction
+from disarray.model.expression.type_check import type_of
 from tests.kernels.bucket_reference import walk
 from tests.kernels.expression_reference import COLUMNS, Value, evaluate_row
 from tests.kernels.scan_reference import Number, Row, checked, is_point
@@ -16,7 +16,7 @@ from tests.kernels.scan_reference import Number, Row, checked, is_point
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.model.rollups import Aggregate, Bucket, Rollup
+    from disarray.model.description.rollups import Aggregate, Bucket, Rollup
 
 
 def bucket_at(bucket: Bucket, at_us: int, *, start_us: int, end_us: int) -> tuple[int, int, str]:

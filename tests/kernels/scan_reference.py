@@ -7,17 +7,17 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.model.format import ColumnType
-from disarray.model.metrics import IntegralMethod, MetricKind
-from disarray.model.read_spec import KeyKind
+from disarray.model.description.format import ColumnType
+from disarray.model.description.metrics import IntegralMethod, MetricKind
+from disarray.model.description.read_spec import KeyKind
 from tests.kernels.expression_reference import Value, evaluate_row
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from disarray.model.expressions import Expression
-    from disarray.model.metrics import Metric
-    from disarray.model.scan_spec import ScanSpec
+    from disarray.model.description.metrics import Metric
+    from disarray.model.description.scan_spec import ScanSpec
+    from disarray.model.expression.tree import Expression
 
 Number = int | float
 

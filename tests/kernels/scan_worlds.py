@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from disarray.kernels.segment_rows import FragmentInput
-from disarray.model.conflict_rule import BY_PATH, Conflict, ConflictRule
+from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.model.description.conflict_rule import BY_PATH, Conflict, ConflictRule
+from disarray.model.description.format import CHANNEL, EVENT_US, POSITION, ColumnType
+from disarray.model.description.metrics import IntegralMethod, Metric, MetricKind
+from disarray.model.description.read_spec import Key, KeyKind
+from disarray.model.description.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup, Shift
+from disarray.model.description.scan_spec import ScanSpec
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
-from disarray.model.expression_types import type_of
-from disarray.model.format import CHANNEL, EVENT_US, POSITION, ColumnType
-from disarray.model.metrics import IntegralMethod, Metric, MetricKind
-from disarray.model.read_spec import Key, KeyKind
-from disarray.model.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup, Shift
-from disarray.model.scan_spec import ScanSpec
+from disarray.model.expression.type_check import type_of
 from tests.kernels.expression_reference import COLUMNS, NUMBERS, Value, random_expression, table_of
 from tests.kernels.scan_reference import Row, null_first
 

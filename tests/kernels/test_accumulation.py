@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from disarray.kernels.accumulation import accumulate, leaves_range, totals
+from disarray.kernels.scanning.accumulation import accumulate, leaves_range, totals
 
 # Lengths on both sides of where the way of computing changes.
 LENGTHS = st.lists(st.sampled_from([1, 2, 3, 50, 95, 96, 97, 300]), min_size=1, max_size=12)

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.kernels.outcome import ReadReason, ReadStatus
+from disarray.kernels.reading.outcome import ReadReason, ReadStatus
+from disarray.model.description.format import ColumnType, Format, Header
 from disarray.model.fingerprints import NO_LINES, LineCounts
-from disarray.model.format import ColumnType, Format, Header
 from tests.kernels.conftest import Desk, column, spec_of
 from tests.kernels.test_reading import HEADER, lines
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.model.read_spec import ReadSpec
+    from disarray.model.description.read_spec import ReadSpec
 
 GOOD = HEADER + lines(0, 3)
 
@@ -240,7 +240,7 @@ def test_a_two_gigabyte_file_is_read_in_less_than_one(tmp_path: Path) -> None:
         "import resource, sys\n"
         "from pathlib import Path\n"
         "from tests.kernels.conftest import Desk, spec_of\n"
-        "from disarray.kernels.reading import read_file\n"
+        "from disarray.kernels.reading.file_reader import read_file\n"
         f"desk = Desk(Path({str(tmp_path)!r}), spec_of(segment_us=86_400_000_000), name='big.csv')\n"
         "writer = desk.writer()\n"
         "outcome = read_file(desk.request(), writer)\n"

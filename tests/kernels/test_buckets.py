@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ConfigError
-from disarray.kernels.buckets import buckets_over
+from disarray.kernels.scanning.buckets import buckets_over
+from disarray.model.description.rollups import Bucket, BucketKind, Shift
 from disarray.model.duration import DAY, HOUR, MINUTE
-from disarray.model.rollups import Bucket, BucketKind, Shift
 from disarray.model.segments import datetime_of, microseconds_of
 from tests.kernels.bucket_reference import walk
 

@@ -9,9 +9,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pyarrow import csv
 
-from disarray.kernels.cells import split_line
-from disarray.kernels.rejects import RejectReason, RowRejected
-from disarray.model.format import Format, QuoteEscape
+from disarray.kernels.parsing.cells import split_line
+from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.model.description.format import Format, QuoteEscape
 
 CSV = Format(name="csv")
 

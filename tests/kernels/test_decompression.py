@@ -11,11 +11,11 @@ import pytest
 import zstandard
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.decompression import Unpacker, detect_compression
-from disarray.kernels.outcome import ReadReason, ReadStatus
-from disarray.kernels.rejects import RejectReason
+from disarray.kernels.reading.decompression import Unpacker, detect_compression
+from disarray.kernels.reading.outcome import ReadReason, ReadStatus
+from disarray.kernels.reading.rejects import RejectReason
+from disarray.model.description.format import Compression
 from disarray.model.fingerprints import STRIDE_BYTES
-from disarray.model.format import Compression
 from disarray.model.seam import Change
 from tests.kernels.test_reading import HEADER, lines
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.rejects import RejectReason
-from disarray.model.format import (
+from disarray.kernels.reading.rejects import RejectReason
+from disarray.model.description.format import (
     Alternative,
     ColumnType,
     EventTime,

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from disarray.kernels.digests import digest_readings
-from disarray.model.format import EVENT_US, POSITION
+from disarray.kernels.fragments.digests import digest_readings
+from disarray.model.description.format import EVENT_US, POSITION
 from tests.kernels.expression_reference import ARROW, COLUMNS
 from tests.kernels.scan_worlds import random_world
 

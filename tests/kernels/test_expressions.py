@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionOverflowError
-from disarray.kernels.expressions import evaluate
-from disarray.model.expression_parser import parse_expression
-from disarray.model.expression_sql import spark_sql
-from disarray.model.expression_types import type_of
-from disarray.model.format import ColumnType
+from disarray.kernels.scanning.expressions import evaluate
+from disarray.model.description.format import ColumnType
+from disarray.model.expression.parser import parse_expression
+from disarray.model.expression.spark_sql import spark_sql
+from disarray.model.expression.type_check import type_of
 from tests.kernels.expression_reference import (
     COLUMNS,
     IntegerOverflowError,
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from disarray.model.expressions import Expression
+    from disarray.model.expression.tree import Expression
 
 
 def one(text: str, **columns: Value) -> Value:

@@ -10,9 +10,9 @@ import pytest
 from blake3 import blake3
 
 from disarray.errors import FragmentDamagedError
-from disarray.kernels.fragment_reader import FragmentReader, read_fragment
-from disarray.kernels.fragments import FragmentWriter
-from disarray.kernels.ordering import digest_table
+from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
+from disarray.kernels.fragments.fragment_writer import FragmentWriter
+from disarray.kernels.fragments.ordering import digest_table
 from tests.kernels.test_fragments import SPEC, readings
 
 if TYPE_CHECKING:

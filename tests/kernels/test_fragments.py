@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import FragmentWriteError, UnreadableFileError
-from disarray.kernels import fragments as fragments_module
-from disarray.kernels.fragment_reader import FragmentReader, read_fragment
-from disarray.kernels.fragments import (
+from disarray.kernels.fragments import fragment_writer as fragments_module
+from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
+from disarray.kernels.fragments.fragment_writer import (
     FragmentBuilder,
     FragmentWriter,
     MemorySink,
 )
-from disarray.kernels.ordering import digest_table, in_canonical_order
-from disarray.kernels.readings import readings_schema
-from disarray.model.format import ColumnType
+from disarray.kernels.fragments.ordering import digest_table, in_canonical_order
+from disarray.kernels.parsing.readings import readings_schema
+from disarray.model.description.format import ColumnType
 from tests.kernels.conftest import HOUR_US, Desk, column, spec_of
 from tests.kernels.test_reading import HEADER, lines
 

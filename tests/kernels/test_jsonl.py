@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disarray.model.format import ColumnType, Source
+from disarray.model.description.format import ColumnType, Source
 from tests.kernels.conftest import JSONL, column, parse, spec_of
 
 DEEP = column("deep", ColumnType.INT64).__class__(name="deep", source=Source(("a.b",)), type=ColumnType.INT64)

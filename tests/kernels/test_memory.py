@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disarray.kernels import line_reader
-from disarray.model.format import Format, LayoutKind, TimeLayout
+from disarray.kernels.reading import line_reader
+from disarray.model.description.format import Format, LayoutKind, TimeLayout
 from tests.kernels.conftest import JSONL, parse, spec_of
 from tests.kernels.memory_probe import probe
 

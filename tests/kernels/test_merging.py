@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import FragmentMismatchError
-from disarray.kernels.conflicts import MAX_LISTED
-from disarray.kernels.merging import Merged, merge_fragments
-from disarray.kernels.winners import group_equal
-from disarray.model.format import EVENT_US, POSITION
-from disarray.model.read_spec import Key, KeyKind
+from disarray.kernels.scanning.conflicts import MAX_LISTED
+from disarray.kernels.scanning.merging import Merged, merge_fragments
+from disarray.kernels.scanning.winners import group_equal
+from disarray.model.description.format import EVENT_US, POSITION
+from disarray.model.description.read_spec import Key, KeyKind
 from tests.kernels.expression_reference import COLUMNS, Value
 from tests.kernels.scan_reference import key_text, merge
 from tests.kernels.scan_worlds import SPEC, fragment, random_world, readings_table

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from disarray.kernels.numbers import NumberSyntax
-from disarray.kernels.rejects import RejectReason, RowRejected
-from disarray.model.format import ColumnType
+from disarray.kernels.parsing.numbers import NumberSyntax
+from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.model.description.format import ColumnType
 from tests.kernels.conftest import column, parse, spec_of
 
 PLAIN = NumberSyntax()

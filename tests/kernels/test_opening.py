@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from disarray.errors import UnsafePathError
-from disarray.kernels.opening import open_beneath
+from disarray.kernels.reading.opening import open_beneath
 
 
 @pytest.fixture

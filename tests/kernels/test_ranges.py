@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.kernels.outcome import ReadReason
-from disarray.kernels.ranges import join_ranges, read_range, split_ranges
-from disarray.model.format import Format, Header
+from disarray.kernels.reading.outcome import ReadReason
+from disarray.kernels.reading.ranges import join_ranges, read_range, split_ranges
+from disarray.model.description.format import Format, Header
 from disarray.model.seam import Change
 from tests.kernels.conftest import Desk, assert_every_line_is_accounted_for, spec_of
 from tests.kernels.test_reading import HEADER, lines
@@ -17,7 +17,7 @@ from tests.kernels.test_reading import HEADER, lines
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.kernels.outcome import ReadOutcome
+    from disarray.kernels.reading.outcome import ReadOutcome
 
 
 def read_in_ranges(

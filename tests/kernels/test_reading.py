@@ -9,13 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.kernels.blocks import hash_descriptor
-from disarray.kernels.outcome import ReadReason, ReadStatus
-from disarray.kernels.rejects import RejectReason
-from disarray.model.dataset import OnShrink
+from disarray.kernels.reading.blocks import hash_descriptor
+from disarray.kernels.reading.outcome import ReadReason, ReadStatus
+from disarray.kernels.reading.rejects import RejectReason
+from disarray.model.description.dataset import OnShrink
+from disarray.model.description.format import Format, Header
+from disarray.model.description.read_spec import RejectLimits
 from disarray.model.fingerprints import BLOCK_BYTES, Fingerprint, Tail
-from disarray.model.format import Format, Header
-from disarray.model.read_spec import RejectLimits
 from disarray.model.seam import SAMPLED_BLOCKS, Change, Replacement
 from tests.kernels.conftest import NOW_US, Desk, spec_of
 

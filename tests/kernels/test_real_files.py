@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disarray.formats.loader import shipped_descriptions
-from disarray.kernels.outcome import ReadReason, ReadStatus
-from disarray.kernels.zones import pinned_zone
-from disarray.model.read_spec import Key, KeyKind, ReadSpec, RejectLimits
+from disarray.kernels.parsing.zones import pinned_zone
+from disarray.kernels.reading.outcome import ReadReason, ReadStatus
+from disarray.model.description.read_spec import Key, KeyKind, ReadSpec, RejectLimits
 from tests.kernels.conftest import Desk
 
 if TYPE_CHECKING:

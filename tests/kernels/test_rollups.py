@@ -9,12 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionOverflowError, FoldOverflowError
-from disarray.kernels.scanning import scan_segment
+from disarray.kernels.scanning.segment_scan import scan_segment
+from disarray.model.description.format import ColumnType
+from disarray.model.description.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup
 from disarray.model.duration import DAY, HOUR
-from disarray.model.expression_parser import parse_expression
-from disarray.model.format import ColumnType
+from disarray.model.expression.parser import parse_expression
 from disarray.model.rollup_parts import RollupPart, bucket_value
-from disarray.model.rollups import Aggregate, AggregateFunction, Bucket, BucketKind, Rollup
 from disarray.model.segments import segments_over
 from tests.kernels.expression_reference import COLUMNS, NUMBERS, bits
 from tests.kernels.rollup_reference import bucket_at, left_sum, part, plain_value, points_of

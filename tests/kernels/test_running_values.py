@@ -9,13 +9,13 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionOverflowError, FoldOverflowError
-from disarray.kernels.merging import merge_fragments
-from disarray.kernels.running_values import Base, running_values
-from disarray.kernels.scanning import scan_segment, series_of
+from disarray.kernels.scanning.merging import merge_fragments
+from disarray.kernels.scanning.running_values import Base, running_values
+from disarray.kernels.scanning.segment_scan import scan_segment, series_of
+from disarray.model.description.format import CHANNEL, ColumnType
+from disarray.model.description.metrics import Metric, MetricKind
 from disarray.model.duration import DAY, HOUR
-from disarray.model.expression_parser import parse_expression
-from disarray.model.format import CHANNEL, ColumnType
-from disarray.model.metrics import Metric, MetricKind
+from disarray.model.expression.parser import parse_expression
 from disarray.model.segments import segments_over
 from tests.kernels.chain_reference import (
     bases_from_summaries,
@@ -37,7 +37,7 @@ from tests.kernels.scan_worlds import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from disarray.kernels.segment_rows import FragmentInput
+    from disarray.kernels.fragments.segment_rows import FragmentInput
     from disarray.model.segments import Segment
 
 

@@ -8,9 +8,9 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionOverflowError, FoldOverflowError, FragmentMismatchError
-from disarray.kernels.rollups import ROLLUP_SCHEMA
-from disarray.kernels.scanning import ScanResult, scan_segment
-from disarray.kernels.summaries import SUMMARY_SCHEMA
+from disarray.kernels.scanning.rollups import ROLLUP_SCHEMA
+from disarray.kernels.scanning.segment_scan import ScanResult, scan_segment
+from disarray.kernels.scanning.summaries import SUMMARY_SCHEMA
 from disarray.model.duration import DAY
 from disarray.model.segments import Segment
 from tests.kernels.expression_reference import IntegerOverflowError, bits

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disarray.kernels.table_rows import count_rows_alike, digest_rows
-from disarray.model.tables import EVENT_AT
+from disarray.kernels.fragments.table_rows import count_rows_alike, digest_rows
+from disarray.model.description.readings_table import EVENT_AT
 
 URIS = ["file:///a", "file:///b"]
 

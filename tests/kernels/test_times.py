@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disarray.kernels.layouts import exact_stamp
-from disarray.kernels.numbers import NumberSyntax
-from disarray.kernels.rejects import RowRejected
-from disarray.kernels.times import parse_stamp, parse_stamps
-from disarray.model.format import LayoutKind, TimeLayout, TimeUnit
+from disarray.kernels.parsing.layouts import exact_stamp
+from disarray.kernels.parsing.numbers import NumberSyntax
+from disarray.kernels.parsing.times import parse_stamp, parse_stamps
+from disarray.kernels.reading.rejects import RowRejected
+from disarray.model.description.format import LayoutKind, TimeLayout, TimeUnit
 from tests.kernels.conftest import ISO, parse, spec_of
 
 NUMBERS = NumberSyntax()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disarray.errors import ConfigError
-from disarray.kernels.zones import END_EVENT_US, FIRST_EVENT_US, load_zone, pinned_zone
+from disarray.kernels.parsing.zones import END_EVENT_US, FIRST_EVENT_US, load_zone, pinned_zone
 
 if TYPE_CHECKING:
     from disarray.model.fingerprints import FoldMark

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.model.dataset_reader import read_datasets
-from disarray.model.spec_table import Problems
+from disarray.model.description.dataset_reader import read_datasets
+from disarray.model.description.spec_table import Problems
 
 if TYPE_CHECKING:
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 CYCLER = """
 title = "Cycler"

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.model.dataset import OnShrink, Reread, Store, SubjectKind
+from disarray.model.description.dataset import OnShrink, Reread, Store, SubjectKind
+from disarray.model.description.format import ColumnType, LayoutKind, Origin
+from disarray.model.description.metrics import IntegralMethod
+from disarray.model.description.read_spec import KeyKind
+from disarray.model.description.rollups import BucketKind
 from disarray.model.duration import DAY, HOUR, MINUTE
-from disarray.model.expression_text import canonical_text
-from disarray.model.format import ColumnType, LayoutKind, Origin
-from disarray.model.metrics import IntegralMethod
-from disarray.model.read_spec import KeyKind
-from disarray.model.rollups import BucketKind
+from disarray.model.expression.canonical_text import canonical_text
 from tests.model.conftest import DATASET
 
 if TYPE_CHECKING:

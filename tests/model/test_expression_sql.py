@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from disarray.model.expression_parser import parse_expression
-from disarray.model.expression_sql import quoted_name, quoted_text, spark_sql
-from disarray.model.expressions import Literal
-from disarray.model.format import ColumnType
+from disarray.model.description.format import ColumnType
+from disarray.model.expression.parser import parse_expression
+from disarray.model.expression.spark_sql import quoted_name, quoted_text, spark_sql
+from disarray.model.expression.tree import Literal
 
 COLUMNS = {"i": ColumnType.INT64, "x": ColumnType.FLOAT64, "b": ColumnType.BOOL, "s": ColumnType.STRING}
 

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionError
-from disarray.model.expression_parser import MAX_DEPTH, MAX_NESTING, parse_expression
-from disarray.model.expression_text import canonical_text
-from disarray.model.expression_types import type_of
-from disarray.model.expressions import (
+from disarray.model.description.format import ColumnType
+from disarray.model.expression.canonical_text import canonical_text
+from disarray.model.expression.parser import MAX_DEPTH, MAX_NESTING, parse_expression
+from disarray.model.expression.tree import (
     KEYWORDS,
     VARIADIC,
     Binary,
@@ -26,7 +26,7 @@ from disarray.model.expressions import (
     Operator,
     columns_in,
 )
-from disarray.model.format import ColumnType
+from disarray.model.expression.type_check import type_of
 
 COLUMNS = {
     "amps": ColumnType.FLOAT64,

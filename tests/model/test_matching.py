@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
-from disarray.model.dataset import Dataset, SubjectKind, SubjectRule
+from disarray.model.description.dataset import Dataset, SubjectKind, SubjectRule
 from disarray.model.matching import match_file, subject_from_preamble
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.formats.loader import load_datasets
-from disarray.model.dataset_reader import restore_dataset, written_text
-from disarray.model.versions import changed_parts, parse_version, scan_version
+from disarray.model.description.dataset_reader import restore_dataset, written_text
+from disarray.model.description.versions import changed_parts, parse_version, scan_version
 from tests.engine.verification_world import DESCRIPTION
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 # Floats that JSON could take for whole numbers, times of day as TOML has them, a format with something laid over it.
 ODD = """

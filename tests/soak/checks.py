@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from disarray.worker.housekeeping import sweep, vacuum
+from disarray.worker.upkeep.housekeeping import sweep, vacuum
 from tests.soak.ledger import compare, stored_in
 from tests.soak.stations import command, environment_of
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import ControlError
 from disarray.failpoints import POINTS
-from disarray.worker.housekeeping import keep_house
+from disarray.worker.upkeep.housekeeping import keep_house
 from tests.soak.plan import Fault, Strike
 from tests.soak.site import LEASE_SECONDS
 from tests.soak.stations import resume

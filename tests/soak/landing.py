@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from disarray.cli.demo_factory import DATASET, START, Arrival, Factory
+from disarray.demo.factory import DATASET, START, Arrival, Factory
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:

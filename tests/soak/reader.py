@@ -6,14 +6,14 @@ import random
 import threading
 from typing import TYPE_CHECKING
 
-from disarray.cli.demo_factory import START
 from disarray.control import connections
+from disarray.demo.factory import START
 from disarray.errors import DatabaseBusyError, DatabaseUnavailableError, ReadingsGoneError
 from disarray.store.readings import readings
 from tests.soak.landing import is_ordinary, report_of, span_of
 
 if TYPE_CHECKING:
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.store.lake import Lake
     from tests.soak.landing import Delivery
 

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.cli.demo_factory import Factory, out_of_order_percent
+from disarray.demo.factory import Factory, out_of_order_percent
 from tests.soak.checks import Verdict, audited, balance_of, ended_well, swept, verified
 from tests.soak.injector import Injector
 from tests.soak.landing import SECONDS_A_PART, Lander, is_ordinary, plan_deliveries

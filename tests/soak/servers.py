@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from disarray.control import connections, embedded, migrations
+from disarray import embedded
+from disarray.control import connections, migrations
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.control import catalog
-from disarray.kernels.ordering import digest_table
+from disarray.kernels.fragments.ordering import digest_table
 from disarray.model.segments import FIRST_US, LAST_US
 from disarray.store.lake_readings import LakeReadings
 from disarray.store.readings import readings
@@ -16,7 +16,7 @@ from disarray.store.segments import look_up_segments
 from disarray.store.timescale import TableReadings
 
 if TYPE_CHECKING:
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from tests.plant import Plant
 
 

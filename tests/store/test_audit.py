@@ -16,8 +16,8 @@ import pytest
 from psycopg import sql
 
 from disarray.control import connections, files, queue
-from disarray.store.audit import AuditSettings, Outcome, audit
-from disarray.store.audit_rules import RULES
+from disarray.store.audit.audit import AuditSettings, Outcome, audit
+from disarray.store.audit.rules import RULES
 from disarray.store.lake import Lake
 from tests.plant import Plant
 from tests.worker.conftest import DATASET

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from disarray.engine.verification_compare import ROLLUP_PARTS, SEGMENTS, SUMMARIES
+from disarray.engine.verification.comparison import ROLLUP_PARTS, SEGMENTS, SUMMARIES
 from tests.store.test_audit import filled, world  # noqa: F401 - fixtures
 
 if TYPE_CHECKING:
-    from disarray.engine.verification_compare import Comparison
+    from disarray.engine.verification.comparison import Comparison
     from tests.store.test_audit import World
 
 pytestmark = pytest.mark.postgres

@@ -14,10 +14,10 @@ from psycopg import sql
 
 from disarray.control import connections, readings
 from disarray.errors import InvalidRequestError, StoreMismatchError
-from disarray.kernels import table_rows
-from disarray.model.dataset import Store
+from disarray.kernels.fragments import table_rows
+from disarray.model.description.dataset import Store
+from disarray.model.description.readings_table import identifier, readings_table
 from disarray.model.duration import HOUR, MINUTE
-from disarray.model.tables import identifier, readings_table
 from disarray.store.readings import readings as readings_of
 from disarray.store.registering import register
 from tests.plant import Plant

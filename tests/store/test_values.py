@@ -22,7 +22,7 @@ from disarray.store.values import series, value_at
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.model.metrics import Metric
+    from disarray.model.description.metrics import Metric
     from disarray.store.values import Value, Values
     from tests.plant import Plant
 

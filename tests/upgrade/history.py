@@ -6,9 +6,9 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.cli.demo_factory import LATE_TOOL, Factory
 from disarray.control import files
 from disarray.control.files import Reason
+from disarray.demo.factory import LATE_TOOL, Factory
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -16,7 +16,8 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from disarray.control import connections, embedded, migrations
+from disarray import embedded
+from disarray.control import connections, migrations
 from tests.plant import Plant
 from tests.upgrade.history import DESCRIPTION, HELD_BACK, numbers, write_history
 

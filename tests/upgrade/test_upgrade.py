@@ -19,7 +19,7 @@ from psycopg import sql
 from disarray.control import connections, files, quarantine
 from disarray.control.migrations import check_schema, migrate
 from disarray.errors import SchemaMissingError
-from disarray.store.audit import AuditSettings, audit
+from disarray.store.audit.audit import AuditSettings, audit
 from tests.control.test_schema import describe_functions, describe_relations, describe_types
 from tests.plant import Plant
 from tests.upgrade.history import DESCRIPTION, HELD_BACK, numbers

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema_rs
 import pytest
 
+from disarray.documentation.rest_page import reference
 from disarray.web.openapi import openapi_document
-from disarray.web.reference import reference
 from disarray.web.route import Scope
 from disarray.web.routes import ROUTES
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.serving import Previewer
+from disarray.cli.support.serving import Previewer
 from disarray.web.app import create_app
 from disarray.web.route import Scope, Sources
 from tests.web.conftest import Client, add_token

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.serving import Previewer
+from disarray.cli.support.serving import Previewer
 from disarray.web.app import create_app
+from disarray.web.http_server import Server
 from disarray.web.route import Scope, Sources
-from disarray.web.server import Server
 from tests.web.conftest import add_token
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 from disarray.errors import PortUnavailableError
 from disarray.web import protocol
-from disarray.web.server import Server
+from disarray.web.http_server import Server
 from tests.web.conftest import LOCAL_TOKEN
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disarray.store.values import value_at
-from disarray.web import rollups
+from disarray.web.api import rollups
 from tests.cli.conftest import report
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.kernels.outcome import ReadReason, ReadStatus
+from disarray.kernels.reading.outcome import ReadReason, ReadStatus
 from disarray.model.fingerprints import LineCounts
 from tests.kernels.test_bad_files import CASES, GOOD, kept
 from tests.kernels.test_reading import HEADER, lines

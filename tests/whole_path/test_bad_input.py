@@ -14,7 +14,7 @@ from disarray.broker.routing import routing_key
 from disarray.control import files
 from disarray.errors import InvalidRequestError
 from disarray.model.uris import file_uri
-from disarray.store.audit import AuditSettings, audit
+from disarray.store.audit.audit import AuditSettings, audit
 from tests.broker.test_messages import BAD_MESSAGES
 from tests.whole_path.journeys import JOURNEYS
 

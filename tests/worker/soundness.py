@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control.files import Reason
 from disarray.model.segments import microseconds_of
-from disarray.store.audit import AuditSettings, audit
+from disarray.store.audit.audit import AuditSettings, audit
 from tests.accepted import Source
 from tests.arrivals import differences, stored
 from tests.oracle import derive

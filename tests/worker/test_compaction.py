@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import files, housekeeping
-from disarray.engine.compact_job import compact_subjects
+from disarray.engine.jobs.compact_job import compact_subjects
 from disarray.store.readings import readings
-from disarray.worker import keeping
-from disarray.worker.housekeeping_settings import HousekeepingSettings
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.scheduler import Scheduler
+from disarray.worker.upkeep import subject_upkeep
+from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, Delivery, deliveries, rows
 from tests.worker.soundness import assert_all_holds
@@ -232,7 +232,7 @@ def test_a_segment_that_changed_since_it_was_planned_is_planned_again(
             eager.rows("update disarray.segment set revision = revision + 1 returning 1")
         return results
 
-    monkeypatch.setattr(keeping, "compact_subjects", changed_first)
+    monkeypatch.setattr(subject_upkeep, "compact_subjects", changed_first)
     before = eager.derived()
     [report] = eager.keep_house()
     assert report.kept[0].segments_compacted == 1
@@ -277,7 +277,7 @@ def test_a_worker_that_lost_its_subject_compacts_nothing(
         eager.rows("update disarray.subject_lock set fence = fence + 1 returning 1")
         return compact_subjects(*arguments, **named)
 
-    monkeypatch.setattr(keeping, "compact_subjects", fenced)
+    monkeypatch.setattr(subject_upkeep, "compact_subjects", fenced)
     before = eager.rows("select * from disarray.fragment order by fragment_id")
     with eager.pool.connection() as connection:
         housekeeping.queue_compaction(connection, ["T1"])

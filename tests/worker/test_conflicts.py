@@ -11,8 +11,8 @@ from disarray.control.files import Reason
 from disarray.control.status import queue_status
 from disarray.errors import SpecError
 from disarray.formats.loader import load_datasets
-from disarray.worker.rehearsal import rehearse_release
-from disarray.worker.report import Arrival
+from disarray.worker.passes.rehearsal import rehearse_release
+from disarray.worker.passes.report import Arrival
 from tests.plant import Plant
 
 if TYPE_CHECKING:

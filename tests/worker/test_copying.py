@@ -12,10 +12,10 @@ from disarray.control import commits, queue, readings
 from disarray.control.commits import DatasetCommit, SubjectCommit
 from disarray.control.files import Reason
 from disarray.errors import StalePlanError
-from disarray.model.dataset import Store
+from disarray.model.description.dataset import Store
 from disarray.model.plan import CatalogChanges
-from disarray.worker import planning
-from disarray.worker.copying import drain_copies
+from disarray.worker.passes import planning
+from disarray.worker.passes.store_copy import drain_copies
 from tests.store.agreement import assert_stores_agree
 
 if TYPE_CHECKING:

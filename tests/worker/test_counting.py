@@ -9,7 +9,7 @@ import pytest
 
 from disarray.control import dead_letters, figures, instances
 from disarray.control.files import Reason
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from disarray.control.figures import Figures
@@ -101,9 +101,9 @@ def test_what_a_pass_cannot_do_goes_back_together_and_a_lost_subject_costs_no_ot
     plant.rows(
         "update disarray.subject_lock set fence = fence + 1000 where subject_key = 'TOOL01' returning 1"
     )
-    from disarray.worker.assignment import assign
-    from disarray.worker.committing import give_back
-    from disarray.worker.work import Work
+    from disarray.worker.passes.assignment import assign
+    from disarray.worker.passes.committing import give_back
+    from disarray.worker.passes.work import Work
 
     work = [Work(assignment, None) for assignment in assign(items, plant.datasets)]
     give_back(plant.place, [(each, "unreadable") for each in work])

@@ -14,7 +14,7 @@ from disarray.control.files import Reason
 from disarray.errors import FragmentDamagedError
 from disarray.model.duration import MINUTE
 from disarray.model.segments import microseconds_of
-from disarray.store.audit import AuditSettings, audit
+from disarray.store.audit.audit import AuditSettings, audit
 from disarray.store.readings import readings
 from disarray.store.values import series, value_at
 from tests.plant import Plant

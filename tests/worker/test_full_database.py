@@ -15,8 +15,9 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import connections, embedded, migrations
-from disarray.worker.scheduler import Scheduler
+from disarray import embedded
+from disarray.control import connections, migrations
+from disarray.worker.process.scheduler import Scheduler
 from tests.disks import fill_disk, grow_disk, tiny_disk
 from tests.plant import Plant
 from tests.processes import eventually

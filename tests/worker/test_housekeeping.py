@@ -15,9 +15,9 @@ from disarray.control import files, housekeeping, queue
 from disarray.errors import ReadingsGoneError
 from disarray.store import sweeping
 from disarray.store.readings import readings
-from disarray.worker import housekeeping as chores
-from disarray.worker.housekeeping import keep_house, sweep, vacuum
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.worker.upkeep import housekeeping as chores
+from disarray.worker.upkeep.housekeeping import keep_house, sweep, vacuum
+from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
 from tests.worker.test_compaction import grow, line, told
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ def test_what_a_run_under_way_wrote_is_no_orphan_however_long_it_takes(
 def test_a_pass_that_dies_before_its_commit_leaves_orphans_that_are_swept(
     tidy: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from disarray.worker import ingest
+    from disarray.worker.passes import ingest
 
     def dies(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt

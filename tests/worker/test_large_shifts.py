@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.control import files, instances, values
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
 

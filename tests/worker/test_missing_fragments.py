@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.errors import FragmentDamagedError
-from disarray.kernels.fragment_reader import read_fragment
+from disarray.kernels.fragments.fragment_reader import read_fragment
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, rows
 

@@ -12,10 +12,10 @@ from psycopg import sql
 from disarray.control import files, instances, moving_files, quarantine, values
 from disarray.control.files import Reason
 from disarray.formats.loader import load_datasets
-from disarray.store.audit import AuditSettings, audit
+from disarray.store.audit.audit import AuditSettings, audit
 from disarray.store.registering import register_all
-from disarray.worker import portions
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.passes import portions
+from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.test_damaged_lake import damage
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.worker.ingest import PassReport
+    from disarray.worker.passes.ingest import PassReport
 
 pytestmark = pytest.mark.postgres
 

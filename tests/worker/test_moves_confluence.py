@@ -13,7 +13,7 @@ import pytest
 from disarray.control import files
 from disarray.control.files import Reason
 from disarray.model.matching import match_file
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.test_moves import ALL, RENAMED, SPLIT, assert_settled, cell, misplaced, tool, totals
 

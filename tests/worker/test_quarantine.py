@@ -11,8 +11,8 @@ from disarray.control import events, files, quarantine, values
 from disarray.control.files import Notification, Reason
 from disarray.errors import InvalidRequestError, NotQuarantinedError
 from disarray.model.segments import microseconds_of
-from disarray.worker import committing, ingest
-from disarray.worker.rehearsal import rehearse
+from disarray.worker.passes import committing, ingest
+from disarray.worker.passes.rehearsal import rehearse
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,10 +17,10 @@ from disarray.model.segments import microseconds_of
 from disarray.store.names import find_metric, find_subjects
 from disarray.store.registering import register
 from disarray.store.values import value_at
-from disarray.worker import committing, ingest, rebuilding
-from disarray.worker.rehearsal import rehearse
-from disarray.worker.scheduler import Scheduler
-from disarray.worker.work import Workplace
+from disarray.worker.passes import committing, ingest, rebuilding
+from disarray.worker.passes.rehearsal import rehearse
+from disarray.worker.passes.work import Workplace
+from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.worker.ingest import PassReport
+    from disarray.worker.passes.ingest import PassReport
 
 pytestmark = pytest.mark.postgres
 

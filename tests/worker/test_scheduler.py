@@ -11,14 +11,14 @@ import pytest
 from disarray.control import files, queue
 from disarray.engine.runner import InProcessRunner
 from disarray.errors import DatabaseUnavailableError, HandedBackError, LeaseLostError
-from disarray.worker.heartbeat import Progress
-from disarray.worker.ingest import _side_by_side, process_items
-from disarray.worker.scheduler import Scheduler
+from disarray.worker.passes.ingest import _side_by_side, process_items
+from disarray.worker.process.heartbeat import Progress
+from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from disarray.worker.report import CommittedPlan
+    from disarray.worker.passes.report import CommittedPlan
     from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres

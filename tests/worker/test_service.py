@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.worker.duties import Duty, perform_duties
-from disarray.worker.service import ThreadService, run_services
+from disarray.worker.process.duties import Duty, perform_duties
+from disarray.worker.process.service import ThreadService, run_services
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from disarray.worker.work import Workplace
+    from disarray.worker.passes.work import Workplace
     from tests.plant import Plant
 
 
@@ -79,8 +79,8 @@ def test_a_signal_that_another_thread_takes_ends_the_services_all_the_same() -> 
     # As when SIGTERM follows SIGCONT: the main thread is not yet awake to take it.
     script = """
 import signal, threading
-from disarray.cli.signals import stop_on_signals
-from disarray.worker.service import run_services
+from disarray.cli.support.signals import stop_on_signals
+from disarray.worker.process.service import run_services
 stop = stop_on_signals()
 threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGTERM)).start()
 run_services({}, stop)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from disarray.control import commits
 from disarray.control.commits import SubjectCommit
 from disarray.control.translation import translated_errors
-from disarray.engine import scan_job
+from disarray.engine.jobs import scan_job
 from disarray.errors import InvalidRequestError
 from disarray.store import staging
-from disarray.worker import portions, rows
+from disarray.worker.passes import portions, rows
 from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
 from tests.plant import Plant
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from disarray.agent.settings import AgentSettings
     from disarray.agent.state import StateFile
     from disarray.broker.transport import Transport
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 log = logging.getLogger(__name__)
 

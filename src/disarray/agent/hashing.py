@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.kernels.blocks import combine_hashes, hash_block, read_extent
+from disarray.kernels.reading.blocks import combine_hashes, hash_block, read_extent
 from disarray.model.fingerprints import BLOCK_BYTES, HASH_BYTES
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.agent.records import Candidate, Finding, Known, inode_of
 from disarray.errors import DisarrayError
-from disarray.model.dataset import SubjectKind
+from disarray.model.description.dataset import SubjectKind
 from disarray.model.matching import match_file
 from disarray.model.uris import file_uri
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from disarray.agent.state import StateFile
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 # By name: what is known, or None for a file that belongs to no dataset or was refused.
 Folder = dict[str, Known | None]

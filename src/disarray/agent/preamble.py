@@ -5,24 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.blocks import read_extent
-from disarray.kernels.decompression import Unpacker, detect_compression
-from disarray.kernels.preface import (
+from disarray.kernels.reading.blocks import read_extent
+from disarray.kernels.reading.decompression import Unpacker, detect_compression
+from disarray.kernels.reading.preface import (
     ends_preamble,
     guard_preamble,
     is_header_line,
     lenient_text,
     with_fields,
 )
+from disarray.model.description.format import Compression, FileKind
 from disarray.model.fingerprints import ParserState
-from disarray.model.format import Compression, FileKind
 from disarray.model.matching import subject_from_preamble
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from disarray.model.dataset import Dataset
-    from disarray.model.format import Format
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.format import Format
 
 # A preamble beyond this is no preamble; the worker would refuse the file for it as well.
 _MOST_BYTES = 4 << 20

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import os
 
     from disarray.agent.hashing import ContentHash
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.model.notification import Notification
 
 

@@ -12,11 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from disarray.agent.file_inspection import Begun, take
 from disarray.agent.hashing import Allowance, HashingPausedError
 from disarray.agent.listing import Troubles, list_folders, name_filter
 from disarray.agent.memory import Memory
 from disarray.agent.records import Candidate, Concern, inode_of
-from disarray.agent.taking import Begun, take
 from disarray.errors import DisarrayError
 from disarray.failpoints import failpoint
 from disarray.model.matching import match_file, matches_glob
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from disarray.agent.records import Finding
     from disarray.agent.settings import AgentSettings
     from disarray.agent.state import StateFile
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 log = logging.getLogger(__name__)
 

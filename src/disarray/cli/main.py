@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from disarray import __version__
-from disarray.cli import (
+from disarray.cli.commands import (
     agent,
     api,
     audit,
@@ -20,7 +20,6 @@ from disarray.cli import (
     conflicts,
     db,
     dead_letters,
-    demo,
     doctor,
     explain,
     export,
@@ -43,9 +42,10 @@ from disarray.cli import (
     worker,
     workers,
 )
-from disarray.cli.context import Flags
-from disarray.cli.formats import formats_app
-from disarray.cli.terminal import guard_streams
+from disarray.cli.commands.formats import formats_app
+from disarray.cli.support.context import Flags
+from disarray.cli.support.terminal import guard_streams
+from disarray.demo import run
 from disarray.errors import DisarrayError
 
 app = typer.Typer(
@@ -71,7 +71,7 @@ app.add_typer(formats_app, name="formats")
 app.add_typer(store.app, name="store")
 app.command(name="init")(init.init)
 app.command(name="up")(up.up)
-app.command(name="demo")(demo.demo)
+app.command(name="demo")(run.demo)
 app.command(name="ingest")(ingest.ingest)
 app.command(name="plan")(ingest.plan)
 app.command(name="value")(value.value)

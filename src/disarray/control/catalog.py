@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.rows import dict_row
 
 from disarray.control.translation import translated_errors
-from disarray.model.conflict_rule import ConflictRule
+from disarray.model.description.conflict_rule import ConflictRule
 from disarray.model.fingerprints import Fingerprint
 from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 
 @dataclass(frozen=True, slots=True)

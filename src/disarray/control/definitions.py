@@ -10,16 +10,16 @@ from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
 from disarray.errors import UnknownNameError
-from disarray.model.dataset import Version
-from disarray.model.dataset_reader import restore_dataset, written_text
+from disarray.model.description.dataset import Version
+from disarray.model.description.dataset_reader import restore_dataset, written_text
+from disarray.model.description.format import ColumnType
 from disarray.model.fingerprints import Fingerprint
-from disarray.model.format import ColumnType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from disarray.control.commits import LakeFile
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.model.plan import FragmentEntry
 
 

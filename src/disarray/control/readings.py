@@ -10,16 +10,22 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
+from disarray.model.description.readings_table import (
+    CHANNEL_COLUMN,
+    EVENT_AT,
+    ORDINAL,
+    SUBJECT_KEY,
+    readings_table,
+)
 from disarray.model.segments import datetime_of
-from disarray.model.tables import CHANNEL_COLUMN, EVENT_AT, ORDINAL, SUBJECT_KEY, readings_table
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.model.dataset import Dataset, Store
-    from disarray.model.tables import ReadingsTable
+    from disarray.model.description.dataset import Dataset, Store
+    from disarray.model.description.readings_table import ReadingsTable
 
 
 @dataclass(frozen=True, slots=True)

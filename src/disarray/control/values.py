@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from psycopg.rows import class_row
 
 from disarray.control.translation import translated_errors
-from disarray.model.dataset import Version
+from disarray.model.description.dataset import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

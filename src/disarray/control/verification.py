@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Version
+    from disarray.model.description.dataset import Version
     from disarray.model.plan import FragmentEntry
 
 Row = dict[str, Any]

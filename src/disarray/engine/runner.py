@@ -146,8 +146,8 @@ class InProcessRunner:
 
 def _import_kernels(_: int) -> None:
     """What every process pays for at its first task, paid before somebody waits for it."""
-    import disarray.engine.read_job
-    import disarray.engine.scan_job  # noqa: F401
+    import disarray.engine.jobs.read_job
+    import disarray.engine.jobs.scan_job  # noqa: F401
 
 
 def _answers(context: Any) -> bool:

@@ -22,13 +22,13 @@ from disarray.formats.infer import (
     time_layouts,
 )
 from disarray.formats.sniff import NULL_WORDS, Sniffed, decode_head, is_number, sniff, split_line
-from disarray.model.format import ColumnType, FileKind
+from disarray.model.description.format import ColumnType, FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from disarray.formats.loader import Description
-    from disarray.model.format import Format
+    from disarray.model.description.format import Format
 
 _SUBJECT_FIELDS = ("serial", "barcode", "battery", "device")
 _MOST_LINES = 5_000

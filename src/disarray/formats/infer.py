@@ -8,13 +8,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from disarray.formats.sniff import NULL_WORDS, is_number
-from disarray.model.expressions import KEYWORDS, Function
-from disarray.model.format import ColumnType, LayoutKind
+from disarray.model.description.format import ColumnType, LayoutKind
+from disarray.model.expression.tree import KEYWORDS, Function
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from disarray.model.format import TimeLayout
+    from disarray.model.description.format import TimeLayout
 
 _DATES = (
     "%Y-%m-%d",

@@ -8,17 +8,17 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError, FormatUnknownError, SpecError
-from disarray.model.dataset_reader import read_datasets
-from disarray.model.format_reader import read_format
-from disarray.model.spec_table import Problems, Table, near_miss
+from disarray.model.description.dataset_reader import read_datasets
+from disarray.model.description.format_reader import read_format
+from disarray.model.description.spec_table import Problems, Table, near_miss
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from importlib.resources.abc import Traversable
     from pathlib import Path
 
-    from disarray.model.dataset import Dataset
-    from disarray.model.format import Format
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.format import Format
 
 # A description is a page; a thousand times that is a wrong file.
 MAX_DESCRIPTION_BYTES = 4 << 20

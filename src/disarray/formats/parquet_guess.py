@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from disarray.errors import ConfigError
 from disarray.formats.guess import Guess, names_of, which_stamp
 from disarray.formats.infer import name_and_unit, says_time
-from disarray.model.format import ColumnType
+from disarray.model.description.format import ColumnType
 
 if TYPE_CHECKING:
     from pathlib import Path

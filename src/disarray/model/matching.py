@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, assert_never
 from urllib.parse import unquote
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
-from disarray.model.dataset import SubjectKind
-from disarray.model.spec_table import MisfitError
-from disarray.model.spec_values import subject_key
+from disarray.model.description.dataset import SubjectKind
+from disarray.model.description.spec_table import MisfitError
+from disarray.model.description.spec_values import subject_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 _GLOB_PART = re.compile(r"(\*\*/|\*\*|\*|\?|\[!?[^\]/]+\])")
 _GLOB_MEANING = {"**/": r"(?:[^/]+/)*", "**": r".+", "*": r"[^/]*", "?": r"[^/]"}

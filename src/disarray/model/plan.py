@@ -7,12 +7,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NewType
 
-from disarray.model.dataset import Store
+from disarray.model.description.dataset import Store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from disarray.model.dataset import Dataset, Version
+    from disarray.model.description.dataset import Dataset, Version
 
 FragmentId = NewType("FragmentId", int)
 Extent = tuple[str, int, int | None]  # file of the lake, row group, first row in it

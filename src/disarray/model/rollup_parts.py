@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.model.rollups import AggregateFunction
+from disarray.model.description.rollups import AggregateFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disarray.kernels.running_values import Base, values_from
-from disarray.model.metrics import MetricKind
+from disarray.kernels.scanning.running_values import Base, values_from
+from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from disarray.control.values import MetricPiece, Number
-    from disarray.model.metrics import Metric
+    from disarray.model.description.metrics import Metric
     from disarray.store.contract import SegmentReadings
 
 EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})

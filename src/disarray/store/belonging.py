@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from disarray.control import definitions, moving_files
 from disarray.control.moving_files import Move
 from disarray.errors import DatasetOverlapError, SubjectMissingError
-from disarray.model.dataset import SubjectKind
+from disarray.model.description.dataset import SubjectKind
 from disarray.model.matching import match_file, subject_of
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.moving_files import KnownFile
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 _BATCH = 500
 

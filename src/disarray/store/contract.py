@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from disarray.control.catalog import SegmentEntry
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.kernels.running_values import Locals
-    from disarray.model.dataset import Store
-    from disarray.model.metrics import Metric
+    from disarray.kernels.scanning.running_values import Locals
+    from disarray.model.description.dataset import Store
+    from disarray.model.description.metrics import Metric
     from disarray.model.plan import FragmentEntry
     from disarray.store.staging import StagedRows
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset, Version
+    from disarray.model.description.dataset import Dataset, Version
 
 
 class KnownDefinitions:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
     from disarray.control.values import MetricPiece, Number, Restatement
-    from disarray.model.dataset import Dataset
-    from disarray.model.metrics import Metric
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
     from disarray.store.bases import ChannelSegment
     from disarray.store.lake import Lake
     from disarray.store.values import Value

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.values import Number
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 # A number stands in the column of its type: a common one would cost large integers their last bits.
 _NUMBER = [("int_value", pa.int64()), ("float_value", pa.float64()), ("is_final", pa.bool_())]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from disarray.errors import FragmentDamagedError
-from disarray.kernels.segment_rows import FragmentInput
-from disarray.model.format import POSITION
+from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.model.description.format import POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import pyarrow as pa
 
-    from disarray.kernels.fragment_reader import FragmentReader
+    from disarray.kernels.fragments.fragment_reader import FragmentReader
     from disarray.model.plan import Extent, FragmentEntry
 
 

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.errors import FragmentReadError, ReadingsGoneError
-from disarray.kernels.folds import fold_metric
-from disarray.kernels.fragment_reader import FragmentReader
-from disarray.kernels.merging import merge_fragments
-from disarray.kernels.running_values import local_values
-from disarray.kernels.scanning import series_of
-from disarray.kernels.table_rows import uri_of
-from disarray.model.format import CHANNEL
+from disarray.kernels.fragments.fragment_reader import FragmentReader
+from disarray.kernels.fragments.table_rows import uri_of
+from disarray.kernels.scanning.folds import fold_metric
+from disarray.kernels.scanning.merging import merge_fragments
+from disarray.kernels.scanning.running_values import local_values
+from disarray.kernels.scanning.segment_scan import series_of
+from disarray.model.description.format import CHANNEL
+from disarray.model.description.scan_spec import scan_spec_of
 from disarray.model.plan import scan_unit
-from disarray.model.scan_spec import scan_spec_of
 from disarray.model.segments import Segment
 from disarray.store.contract import SegmentReadings
 from disarray.store.fragments import fragment_inputs
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.kernels.merging import Merged
-    from disarray.kernels.segment_rows import FragmentInput
-    from disarray.model.dataset import Dataset, Store
+    from disarray.kernels.fragments.segment_rows import FragmentInput
+    from disarray.kernels.scanning.merging import Merged
+    from disarray.model.description.dataset import Dataset, Store
     from disarray.model.plan import FragmentEntry
     from disarray.store.contract import SegmentContent
     from disarray.store.lake import Lake

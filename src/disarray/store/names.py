@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, TypeVar
 from disarray.control import values
 from disarray.control.definitions import count_rebuilt
 from disarray.errors import AmbiguousNameError, NotBuiltYetError, UnknownNameError
-from disarray.model.spec_table import near_miss
+from disarray.model.description.spec_table import near_miss
 from disarray.store.definitions import KnownDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
-    from disarray.model.metrics import Metric
-    from disarray.model.rollups import Rollup
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
+    from disarray.model.description.rollups import Rollup
 
 Named = TypeVar("Named", "Metric", "Rollup")
 

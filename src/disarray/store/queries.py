@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from disarray.control.connections import Connection
-from disarray.model.dataset import Dataset
+from disarray.model.description.dataset import Dataset
+from disarray.model.description.metrics import Metric
+from disarray.model.description.rollups import Rollup
 from disarray.model.duration import DAY
-from disarray.model.metrics import Metric
-from disarray.model.rollups import Rollup
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
 from disarray.store import rollups, values
 from disarray.store.lake import Lake

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from disarray.control import catalog, values
 from disarray.control.snapshots import snapshot
-from disarray.kernels.columns import ARROW_TYPES
-from disarray.model.format import CHANNEL, EVENT_US, POSITION
+from disarray.kernels.parsing.columns import ARROW_TYPES
+from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_start
 from disarray.store.bases import by_channel, values_by_reading
 from disarray.store.definitions import assert_made_under
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.control.connections import Connection
-    from disarray.kernels.running_values import Base
-    from disarray.model.dataset import Dataset
+    from disarray.kernels.scanning.running_values import Base
+    from disarray.model.description.dataset import Dataset
     from disarray.store.contract import SegmentContent, SegmentReadings
     from disarray.store.lake import Lake
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
 
 
 def register_all(

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.values import Number, StoredPart
-    from disarray.model.dataset import Dataset
-    from disarray.model.rollups import Rollup
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.rollups import Rollup
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from disarray.control.connections import Connection
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.model.plan import FragmentEntry
     from disarray.store.contract import ReadingStore, SegmentReadings
     from disarray.store.lake import Lake

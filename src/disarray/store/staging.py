@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from disarray.errors import FragmentWriteError
-from disarray.kernels.copying import encode_rows
-from disarray.kernels.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
+from disarray.kernels.fragments.binary_copy import encode_rows
+from disarray.kernels.fragments.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from disarray.kernels.scanning import KeptReadings
-    from disarray.model.tables import ReadingsTable
+    from disarray.kernels.scanning.segment_scan import KeptReadings
+    from disarray.model.description.readings_table import ReadingsTable
 
 _PIECE = 1 << 20
 # So many rows are made into objects of Python at a time: some megabytes.

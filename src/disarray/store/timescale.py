@@ -15,10 +15,10 @@ from disarray.control import catalog, readings
 from disarray.control.snapshots import snapshot
 from disarray.errors import TableChangedError
 from disarray.failpoints import failpoint
-from disarray.kernels.copying import COPY_TYPES, HEADER, TRAILER
-from disarray.kernels.table_rows import digest_rows, locals_from_rows, row_schema
-from disarray.model.format import CHANNEL, EVENT_US, POSITION
-from disarray.model.tables import (
+from disarray.kernels.fragments.binary_copy import COPY_TYPES, HEADER, TRAILER
+from disarray.kernels.fragments.table_rows import digest_rows, locals_from_rows, row_schema
+from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
+from disarray.model.description.readings_table import (
     CHANNEL_COLUMN,
     EVENT_AT,
     ORDINAL,
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.kernels.running_values import Locals
-    from disarray.model.dataset import Dataset, Store
-    from disarray.model.metrics import Metric
-    from disarray.model.tables import ReadingsTable
+    from disarray.kernels.scanning.running_values import Locals
+    from disarray.model.description.dataset import Dataset, Store
+    from disarray.model.description.metrics import Metric
+    from disarray.model.description.readings_table import ReadingsTable
     from disarray.store.contract import SegmentContent
     from disarray.store.staging import StagedRows
 

@@ -11,9 +11,9 @@ import numpy as np
 from disarray.control import values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError, UnknownNameError
-from disarray.model.format import EVENT_US
+from disarray.model.description.format import EVENT_US
+from disarray.model.description.spec_table import near_miss
 from disarray.model.segments import LAST_US, microseconds_of
-from disarray.model.spec_table import near_miss
 from disarray.store.bases import by_channel, end_value, segment_at, values_by_reading
 from disarray.store.definitions import assert_made_under
 from disarray.store.segments import look_up_segments, read_segment
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.values import Number
-    from disarray.model.dataset import Dataset
-    from disarray.model.metrics import Metric
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
     from disarray.store.bases import ChannelSegment
     from disarray.store.contract import SegmentContent
     from disarray.store.lake import Lake

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import FormatCheckError
 from disarray.formats.loader import Description, describe_text, shipped_descriptions
-from disarray.kernels.outcome import ReadReason, ReadRequest, ReadStatus
-from disarray.kernels.preview import Preview, preview_file
-from disarray.model.dataset_reader import read_datasets
-from disarray.model.format import EVENT_US, POSITION, FileKind
+from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
+from disarray.kernels.reading.preview import Preview, preview_file
+from disarray.model.description.dataset_reader import read_datasets
+from disarray.model.description.format import EVENT_US, POSITION, FileKind
+from disarray.model.description.spec_table import Problems
 from disarray.model.segments import datetime_of
-from disarray.model.spec_table import Problems
 from disarray.testing.variations import growth_steps, variations
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from disarray.kernels.rejects import Reject
-    from disarray.model.dataset import Dataset
+    from disarray.kernels.reading.rejects import Reject
+    from disarray.model.description.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint, LineCounts
 
 EVENT_TIME = "event_time"

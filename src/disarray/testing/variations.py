@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import zstandard
 
-from disarray.kernels.cells import split_line
-from disarray.kernels.rejects import RowRejected
-from disarray.model.format import FileKind
+from disarray.kernels.parsing.cells import split_line
+from disarray.kernels.reading.rejects import RowRejected
+from disarray.model.description.format import FileKind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from disarray.model.format import Format
+    from disarray.model.description.format import Format
 
 _BOM = b"\xef\xbb\xbf"
 

@@ -22,7 +22,7 @@ from disarray.web.access import Access, identify, require
 from disarray.web.answers import encode
 from disarray.web.idempotency import HEADER, REPLAYED, act_once
 from disarray.web.problems import Problem, http_problem, problem_of, too_large, too_many, too_slow
-from disarray.web.reading import read_body, read_query
+from disarray.web.request_reader import read_body, read_query
 from disarray.web.route import JSON, Call
 from disarray.web.routes import ROUTES
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from disarray.control.connections import Connection, Pool
-    from disarray.model.dataset import Dataset
+    from disarray.model.description.dataset import Dataset
     from disarray.store.lake import Lake
 
 Asked = TypeVar("Asked")

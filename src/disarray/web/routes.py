@@ -1,14 +1,14 @@
 """All routes there are: what is not listed here does not exist."""
 
-from disarray.web import (
+from disarray.web import pages
+from disarray.web.api import (
     conflicts,
     dead_letters,
     figures,
     files,
     health,
     instances,
-    metrics,
-    pages,
+    prometheus,
     quarantine,
     rollups,
     runs,
@@ -31,6 +31,6 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *tokens.ROUTES,
-    *metrics.ROUTES,
+    *prometheus.ROUTES,
     *pages.ROUTES,
 )

@@ -1,5 +1,5 @@
 -- What must be true of the control plane at any moment. Each function answers with what is not: nothing found is good news.
--- A rule is named by its first column; store/audit_rules.py says what a broken one means and what to run next.
+-- A rule is named by its first column; store/audit/rules.py says what a broken one means and what to run next.
 
 create function disarray.audit_files(p_since interval, p_limit integer)
 returns table (rule text, found_at text, detail text)

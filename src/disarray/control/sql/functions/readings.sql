@@ -384,7 +384,7 @@ begin
     select coalesce(string_agg(format('reading.%I, ', declared.name), '' order by declared.place), '')
     into v_columns
     from rows from (jsonb_to_recordset(p_definition -> 'columns') as (name text)) with ordinality as declared (name, place);
-    -- As kernels/running_values.py, to the bit: nothing is known before the base is, a restart begins at zero, a reading
+    -- As kernels/scanning/running_values.py, to the bit: nothing is known before the base is, a restart begins at zero, a reading
     -- before the first point shows what came into the segment.
     select
         coalesce(

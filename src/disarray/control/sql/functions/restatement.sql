@@ -72,7 +72,7 @@ select case p_mode
 end
 $$;
 comment on function telemetry.published_number(text, boolean, integer, numeric, numeric, numeric, numeric) is
-    'A value from what it is made of; modes as in kernels/restated.py: carried, waiting, joined, restarted, absent.';
+    'A value from what it is made of; modes as in kernels/scanning/restated.py: carried, waiting, joined, restarted, absent.';
 
 create function telemetry.float_difference(p_old float8, p_new float8)
 returns float8

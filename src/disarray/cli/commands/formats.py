@@ -1,0 +1,81 @@
+"""`disarray formats`: which instruments are known, and what would be read from a file at hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from disarray.errors import ConfigError
+from disarray.model.printable import visible_json
+
+formats_app = typer.Typer(
+    no_args_is_help=True, help="Instrument formats: list them, show one, try one on a file."
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+Project = Annotated[
+    Path, typer.Option("--project", help="Folder of disarray.toml; its formats/ folder is looked at too.")
+]
+HERE = Path()
+
+
+@formats_app.command("list")
+def list_formats(*, project: Project = HERE, as_json: AsJson = False) -> None:
+    """List the formats that datasets can name."""
+    from disarray.formats.loader import all_descriptions
+
+    known = all_descriptions(project)
+    if as_json:
+        rows = [
+            {"name": name, "title": each.format.title, "kind": each.format.kind, "shipped": each.shipped}
+            for name, each in known.items()
+        ]
+        typer.echo(visible_json(json.dumps(rows, ensure_ascii=False)))
+        return
+    width = max(len(name) for name in known)
+    for name, each in known.items():
+        typer.echo(f"{name:<{width}}  {each.format.title}{'' if each.shipped else ' (your own)'}")
+
+
+@formats_app.command("show")
+def show_format(name: str, *, project: Project = HERE, as_json: AsJson = False) -> None:
+    """Print a format's description, with what goes wrong silently; a good start for one of your own."""
+    from disarray.formats.loader import all_descriptions, find_description
+
+    found = find_description(name, all_descriptions(project))
+    written = (
+        visible_json(json.dumps(found.table, ensure_ascii=False)) if as_json else found.text.rstrip("\n")
+    )
+    typer.echo(written)
+
+
+@formats_app.command("try")
+def try_format(
+    file: Path,
+    *,
+    format_name: Annotated[
+        str | None, typer.Option("--format", help="Do not guess; use this format.")
+    ] = None,
+    zone: Annotated[str | None, typer.Option(help="Zone of local stamps, such as Europe/Berlin.")] = None,
+    rows: Annotated[int, typer.Option(min=1, max=1_000, help="How many readings to show.")] = 8,
+    project: Project = HERE,
+    as_json: AsJson = False,
+) -> None:
+    """Read a file as the pipeline would, show what came out of it, and propose a dataset. Nothing is changed."""
+    try:
+        from disarray.cli.support.format_report import report_json, report_text
+        from disarray.cli.support.format_trial import try_file
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`formats try` reads files as a worker does and needs {error.name}; "
+            "install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
+
+    trial = try_file(file, format_name=format_name, zone=zone, project=project)
+    if as_json:
+        typer.echo(visible_json(json.dumps(report_json(trial, rows=rows), ensure_ascii=False)))
+    else:
+        report_text(trial, rows=rows)

@@ -1,0 +1,219 @@
+"""`disarray status`: where everything stands, once or all the time."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from disarray.cli.commands.conflicts import conflicts_line
+from disarray.cli.support.context import configuration
+from disarray.cli.support.database_session import control_session, running_dsn
+from disarray.cli.support.terminal import open_console
+from disarray.cli.support.text_tables import Table, drawn_parts, is_terminal, print_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from disarray.config import Config
+    from disarray.control.connections import Connection
+
+REFRESH_SECONDS = 2.0
+SHOWN_UNSERVED = 10
+NEXT_STEP = (
+    "No file was ever announced. Announce one:\n"
+    """  psql "$(disarray db url)" -c "select disarray.enqueue_file('file:///data/run1.csv', 'TOOL01')\""""
+)
+
+Status = dict[str, Any]
+
+
+def status(
+    context: typer.Context,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs; one line for each look.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 seconds, until Ctrl-C.")] = False,
+) -> None:
+    """Show the queue, files, subjects and instances."""
+    config = configuration(context)
+    with control_session(config) as connection:
+        first = _look(connection)
+    show = _print_json if as_json else _print_tables
+    if not watch:
+        show(first)
+        return
+    with suppress(KeyboardInterrupt):
+        _watch(config, first, show if as_json or not is_terminal() else None)
+
+
+def _look(connection: Connection) -> Status:
+    """The control plane now, and the figures of the last day."""
+    from disarray.control.figures import lateness_histogram, sum_figures
+    from disarray.control.moving_files import count_moving_files, list_unmatched_files
+    from disarray.control.status import queue_status
+
+    status = queue_status(connection)
+    unmatched = list_unmatched_files(connection, limit=SHOWN_UNSERVED)
+    status |= {
+        "moving_files": count_moving_files(connection),
+        "unmatched_files": {
+            "known": unmatched[0].files if unmatched else 0,
+            "first": [
+                {
+                    "file": each.source_uri,
+                    "counts_for": f"{each.dataset}/{each.subject_key}",
+                    "readings": each.readings,
+                }
+                for each in unmatched
+            ],
+        },
+    }
+    since = datetime.fromisoformat(status["at"]) - timedelta(days=1)
+    late = sum(each.files for each in lateness_histogram(connection, since=since) if each.bound_seconds != 0)
+    return status | {"last_day": asdict(sum_figures(connection, since=since)) | {"late_files": late}}
+
+
+def _print_json(status: Status) -> None:
+    typer.echo(json.dumps(status))
+
+
+def _print_tables(status: Status) -> None:
+    print_parts(describe(status))
+
+
+def _watch(config: Config, first: Status, show: Callable[[Status], None] | None) -> None:
+    """Show one status after another; without a way to show them, on a terminal in place."""
+    from disarray.control.connections import open_pool
+    from disarray.control.retries import call_idempotent
+
+    # Pooled, so that a restart of the server is no end to watching.
+    with (
+        open_pool(running_dsn(config), application_name="disarray status", max_size=1) as pool,
+        _terminal_in_place() if show is None else _as_it_is(show) as update,
+    ):
+        update(first)
+        while True:
+            time.sleep(REFRESH_SECONDS)
+            update(call_idempotent(pool, _look))
+
+
+@contextmanager
+def _terminal_in_place() -> Iterator[Callable[[Status], None]]:
+    from rich.live import Live
+
+    with Live(console=open_console(), auto_refresh=False) as live:
+        yield lambda status: live.update(drawn_parts(describe(status)), refresh=True)
+
+
+@contextmanager
+def _as_it_is(show: Callable[[Status], None]) -> Iterator[Callable[[Status], None]]:
+    yield show
+
+
+def describe(status: Status) -> Iterator[Table | str]:
+    """A status as a person reads it."""
+    queue, files, subjects = status["queue"], status["files"], status["subjects"]
+    if not files and not subjects["known"]:
+        yield NEXT_STEP
+    yield Table(
+        ["", "", ""],
+        [
+            [
+                "queue",
+                f"{queue['available']} available",
+                f"{queue['delayed']} of them later, {queue['claimed']} claimed{_age_of(queue)}",
+            ],
+            ["files", f"{sum(files.values())} known", _counted(files)],
+            [
+                "subjects",
+                f"{subjects['known']} known",
+                f"{subjects['held']} held, {subjects['waiting']} waiting",
+            ],
+            ["stale", f"{status['open_dirty_ranges']} open ranges", ""],
+            [
+                "rebuilds",
+                f"{status['rebuilds']['pending']} pending",
+                f"{status['rebuilds']['queued']} queued",
+            ],
+            *_last_day(status["last_day"]),
+        ],
+    )
+    if status["conflicts"]["readings"]:
+        yield conflicts_line(status["conflicts"])
+    if status["dead_letters"]:
+        yield f"{status['dead_letters']} dead letters wait for a decision. See: disarray dead-letters list"
+    for waiting in status["waiting_files"]:
+        yield f"{waiting['source_uri']} waits until {waiting['available_at'][:19]}Z: {waiting['last_error']}"
+    if status["moving_files"]:
+        yield f"{status['moving_files']} files are on their way to another dataset or subject; numbers there are stale."
+    yield from _unmatched(status["unmatched_files"])
+    if status["instances"]:
+        yield Table(
+            ["instance", "state", "serves", "holds", "claimed", "last seen"],
+            [
+                [
+                    instance["instance_name"],
+                    instance["state"],
+                    " ".join(instance["subject_patterns"]),
+                    str(instance["held_subjects"]),
+                    str(instance["claimed_items"]),
+                    f"{_seconds_between(instance['last_seen_at'], status['at']):.0f} s ago",
+                ]
+                for instance in status["instances"]
+            ],
+        )
+    else:
+        yield "No instance ever registered: what is queued waits."
+    yield from _unserved(status["unserved_subjects"])
+
+
+def _last_day(told: Status) -> Iterator[list[str]]:
+    """What arrived lately, how late, and what the late part cost."""
+    names = ("kept", "duplicate", "rejected", "parked")
+    ends = ", ".join(f"{told[f'readings_{name}']:,} {name}" for name in names)
+    yield ["last day", f"{told['files_read']:,} files read", f"{told['readings_seen']:,} lines: {ends}"]
+    if told["late_files"]:
+        cost = f"{told['repair_readings']:,} readings scanned again, {told['repair_bases']:,} bases shifted"
+        yield [
+            "late",
+            f"{told['late_files']:,} files",
+            f"{told['late_readings']:,} readings; for them {cost}",
+        ]
+
+
+def _unmatched(unmatched: Status) -> Iterator[str]:
+    if not unmatched["known"]:
+        return
+    yield f"{unmatched['known']} files that no dataset takes any more. To take one out: disarray files blacklist"
+    for each in unmatched["first"]:
+        counts = (
+            f"its {each['readings']:,} readings still count for {each['counts_for']}"
+            if each["readings"]
+            else "it counts for nothing"
+        )
+        yield f"  {each['file']}: {counts}"
+
+
+def _unserved(unserved: list[str]) -> Iterator[str]:
+    if unserved:
+        rest = len(unserved) - SHOWN_UNSERVED
+        more = f" and {rest} more" if rest > 0 else ""
+        yield f"Waiting, and bound to no instance: {', '.join(unserved[:SHOWN_UNSERVED])}{more}"
+
+
+def _counted(files: dict[str, int]) -> str:
+    return ", ".join(f"{count} {name}" for name, count in sorted(files.items()))
+
+
+def _age_of(queue: Status) -> str:
+    oldest = queue["oldest_seconds"]
+    return "" if oldest is None else f", the oldest queued {oldest:.0f} s ago"
+
+
+def _seconds_between(earlier: str, later: str) -> float:
+    return max(0.0, (datetime.fromisoformat(later) - datetime.fromisoformat(earlier)).total_seconds())

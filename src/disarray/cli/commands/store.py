@@ -1,0 +1,133 @@
+"""`disarray store`: where readings live, and moving them."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import asdict, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from disarray.cli.support.context import configuration
+from disarray.cli.support.project import open_project
+from disarray.cli.support.rendering import AsJson, counted, print_json
+from disarray.cli.support.text_tables import Table, print_parts
+from disarray.errors import ConfigError, UnknownNameError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from disarray.config import Config
+    from disarray.control.readings import WaitingCopy
+    from disarray.model.description.dataset import Dataset, Store
+
+app = typer.Typer(no_args_is_help=True, help="Where readings live.")
+
+INSTANCE_NAME = "store-copy"
+
+
+class Target(enum.StrEnum):
+    """The stores that there are."""
+
+    LAKE = "lake"
+    TIMESCALE = "timescale"
+
+
+@app.command()
+def copy(
+    context: typer.Context,
+    dataset: str,
+    *,
+    to: Annotated[Target, typer.Option(help="The store that the readings shall live in.")],
+    subject: Annotated[str | None, typer.Option(help="Only this one now; the others wait.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be copied.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Move the readings of a dataset into another store, subject by subject; interrupted, it goes on when run again."""
+    try:
+        from disarray.worker.process.local import configured_datasets
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`store copy` works as a worker does and needs {error.name}; "
+            "install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
+    config = configuration(context)
+    datasets = configured_datasets(config)
+    if dataset not in datasets:
+        raise UnknownNameError(
+            f"disarray.toml describes no dataset '{dataset}'; there are: {', '.join(sorted(datasets))}"
+        )
+    chosen = type(datasets[dataset].store)(to)
+    if dry_run:
+        waiting = _waiting(context, datasets[dataset], chosen)
+        failures: list[str] = []
+    else:
+        waiting, failures = _copy(config, datasets, dataset, store=chosen, subject=subject)
+    wanted = [each for each in waiting if subject is None or each.subject_key == subject]
+    if as_json:
+        print_json(
+            {
+                "dataset": dataset,
+                "store": to,
+                "waiting": [asdict(each) for each in waiting],
+                "failures": failures,
+            }
+        )
+    elif dry_run:
+        rows = [[each.subject_key, str(each.segments), str(each.readings)] for each in wanted]
+        print_parts([Table(["subject", "segments", "readings"], rows)])
+        typer.echo(
+            f"{counted(len(wanted), 'subject')} of {dataset} would be moved to {to}. Nothing was changed."
+        )
+    else:
+        typer.echo(f"The store of {dataset} is {to}; {counted(len(waiting), 'subject')} still to be moved.")
+        if datasets[dataset].store is not chosen:
+            typer.echo(f'Now write store = "{to}" in disarray.toml: workers do not start before.')
+    for failure in [] if as_json else failures:
+        typer.echo(f"failed: {failure}", err=True)
+    if failures:
+        raise typer.Exit(1)
+
+
+def _waiting(context: typer.Context, dataset: Dataset, store: Store) -> list[WaitingCopy]:
+    from disarray.control.readings import list_copies, store_of
+    from disarray.control.values import list_subjects
+
+    with open_project(context) as project:
+        if store_of(project.connection, dataset) is store:
+            return list_copies(project.connection, dataset.name)
+        from disarray.control.catalog import load_segments
+        from disarray.control.readings import WaitingCopy
+        from disarray.model.segments import FIRST_US, LAST_US
+
+        found = []
+        for span in list_subjects(project.connection, dataset=dataset.name):
+            entries = load_segments(
+                project.connection, dataset.name, span.subject_key, from_us=FIRST_US, to_us=LAST_US
+            )
+            found.append(
+                WaitingCopy(span.subject_key, len(entries), sum(entry.readings for entry in entries))
+            )
+        return found
+
+
+def _copy(
+    config: Config,
+    datasets: Mapping[str, Dataset],
+    name: str,
+    *,
+    store: Store,
+    subject: str | None,
+) -> tuple[list[WaitingCopy], list[str]]:
+    """Change the store, then move what is there; the subjects that remain, and what failed."""
+    from disarray.control.readings import change_store
+    from disarray.failpoints import failpoint
+    from disarray.worker.passes.store_copy import drain_copies
+    from disarray.worker.process.local import open_pool, open_workplace
+
+    with open_pool(config, application_name="disarray store copy") as pool, pool.connection() as connection:
+        change_store(connection, datasets[name], store)
+        failpoint("copy.store_changed", connection)
+    moved = {**datasets, name: replace(datasets[name], store=store)}
+    with open_workplace(config, instance_name=INSTANCE_NAME, datasets=moved) as place:
+        return drain_copies(place, name, subject_key=subject)

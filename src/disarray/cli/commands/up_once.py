@@ -1,0 +1,212 @@
+"""`disarray up --once`: one scan of the roots, everything in it taken in, and a summary."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from disarray.cli.commands.conflicts import conflicts_line
+from disarray.cli.commands.ingest import sentence_of, sentence_of_rejects, told_of, told_rejects
+from disarray.cli.support import waiting
+from disarray.cli.support.rendering import counted, print_json, shown_instant, shown_number
+from disarray.cli.support.terminal import open_console
+from disarray.cli.support.text_tables import Table, is_terminal, print_parts
+from disarray.cli.support.waiting import PlantState
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterator
+
+    from disarray.agent.agent import Agent
+    from disarray.worker.passes.work import Workplace
+    from disarray.worker.process.scheduler import Scheduler
+
+SHOWN_SUBJECTS = 5
+SHOWN_CHANNELS = 5
+SHOWN_FAILURES = 20
+
+
+@dataclass
+class Summary:
+    """What one run did, and what it left."""
+
+    files: int = 0
+    announced: int = 0
+    processed: int = 0
+    failed: int = 0
+    passes: list[dict[str, Any]] = field(default_factory=list)
+    rejected: list[dict[str, Any]] = field(default_factory=list)
+    state: PlantState = field(default_factory=PlantState)
+    conflicts: dict[str, int] = field(default_factory=dict)  # readings, and pairs of files, that disagree
+    stopped: bool = False
+    seconds: float = 0.0
+
+    @property
+    def is_all_well(self) -> bool:
+        """Whether everything that there is, is in."""
+        return self.state.is_clear and not self.stopped
+
+    @property
+    def is_run_well(self) -> bool:
+        """Whether this run did all that it could: what waited before, or waits for a person, is no fault of it."""
+        state = self.state
+        return state.is_sent and not (self.failed or self.stopped or state.count("unreadable"))
+
+    def document(self) -> dict[str, Any]:
+        """The summary for programs."""
+        did = {name: value for name, value in vars(self).items() if name != "state"}
+        return did | {"waits": waiting.document(self.state), "ok": self.is_all_well}
+
+
+def take_all_in(
+    place: Workplace,
+    watcher: Agent,
+    *,
+    scheduler: Scheduler,
+    stop: threading.Event,
+    allow_waiting: bool,
+    as_json: bool,
+) -> int:
+    """Scan, process until nothing is left, and tell where the plant stands; the exit code."""
+    summary = Summary()
+    began = time.monotonic()
+    # No file is waited for: its last line counts, with or without an end of line.
+    roots = watcher.drain(is_final=True, stop=stop)
+    summary.files, summary.announced = watcher.counts.files, watcher.counts.notifications
+    with _shown_progress(_backlog(place), is_quiet=as_json) as advance:
+        for report in _drained(scheduler, stop):
+            told = [told_of(place, committed) for committed in report.committed]
+            summary.passes += told
+            summary.failed += len(report.failed)
+            summary.rejected += map(told_rejects, report.rejects)
+            summary.processed += len(report.completed)
+            advance(len(report.completed) + len(report.failed), told)
+    scheduler.release_held()
+    summary.stopped = stop.is_set()
+    from disarray.control.status import queue_status
+
+    with place.pool.connection() as connection:
+        summary.state = waiting.plant_state(connection, roots)
+        summary.conflicts = queue_status(connection)["conflicts"]
+    summary.seconds = round(time.monotonic() - began, 3)
+    if as_json:
+        print_json(summary.document())
+    else:
+        print_parts(_described(place, summary))
+    is_well = summary.is_run_well if allow_waiting else summary.is_all_well
+    return 0 if is_well else 1
+
+
+def _drained(scheduler: Scheduler, stop: threading.Event) -> Iterator[Any]:
+    while not stop.is_set() and (report := scheduler.process_batch()) is not None:
+        yield report
+
+
+def _backlog(place: Workplace) -> int:
+    from disarray.control.status import queue_status
+
+    with place.pool.connection() as connection:
+        return int(queue_status(connection)["queue"]["available"])
+
+
+@contextmanager
+def _shown_progress(total: int, *, is_quiet: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
+    """A bar on a terminal, a sentence for each subject elsewhere."""
+    if is_quiet:
+        yield lambda _count, _told: None
+        return
+    if not is_terminal():
+        yield _tell_plainly
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    # Names are text: one that looks like markup must not be taken for it.
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=open_console(), transient=True) as bar:
+        task = bar.add_task("files", total=total)
+
+        def advance(count: int, told: list[dict[str, Any]]) -> None:
+            newest = f"{told[-1]['subject']}: {told[-1]['arrival']}" if told else "files"
+            bar.update(task, advance=count, description=newest)
+
+        yield advance
+
+
+def _tell_plainly(_count: int, told: list[dict[str, Any]]) -> None:
+    for each in told:
+        typer.echo(sentence_of(each))
+
+
+def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
+    passes, state = summary.passes, summary.state
+    late = [each for each in passes if each["arrival"] == "late"]
+    left_out = (
+        f"{state.count('unmatched'):,} match no dataset, {state.count('refused'):,} are refused, "
+        f"{state.count('rejected'):,} gave no reading"
+    )
+    yield Table(
+        ["", ""],
+        [
+            [
+                "files",
+                f"{summary.files:,} there, {summary.announced:,} new or changed, {summary.processed:,} taken in",
+            ],
+            [
+                "subjects",
+                f"{len({each['subject'] for each in passes}):,} changed, {len(late):,} by late data",
+            ],
+            ["scanned", counted(sum(each["readings_scanned"] for each in passes), "reading")],
+            ["shifted", counted(sum(each["bases_shifted"] for each in late), "base")],
+            [
+                "failed",
+                f"{state.count('failed'):,} files given up; {state.count('retrying', 'queued'):,} wait in the queue",
+            ],
+            ["quarantine", f"{state.count('parked'):,} files wait for a decision"],
+            ["not taken", left_out],
+            ["seconds", f"{summary.seconds:.1f}"],
+        ],
+    )
+    numbers = list(_numbers(place, sorted({(each["dataset"], each["subject"]) for each in passes})))
+    if numbers:
+        yield Table(["subject", "metric", "value", "as of"], numbers)
+        subject, metric = numbers[0][0].partition("/")[0], numbers[0][1]
+        yield f"Next: disarray value {subject} {metric}    disarray status    disarray db stop"
+    for each in summary.rejected[:SHOWN_FAILURES]:
+        yield sentence_of_rejects(each)
+    if len(summary.rejected) > SHOWN_FAILURES:
+        yield f"{len(summary.rejected) - SHOWN_FAILURES:,} more files have rejected rows; --json lists all."
+    if summary.conflicts["readings"]:
+        yield conflicts_line(summary.conflicts)
+    yield from waiting.described(state)
+    if summary.stopped:
+        yield "Stopped before the end: what was taken in is committed, the rest is queued. Run it again."
+
+
+def _numbers(place: Workplace, changed: list[tuple[str, str]]) -> Iterator[list[str]]:
+    from disarray.store.values import value_at
+
+    with place.pool.connection() as connection:
+        for name, subject in changed[:SHOWN_SUBJECTS]:
+            for metric in place.datasets[name].metrics:
+                found = value_at(
+                    connection, place.lake, dataset=place.datasets[name], subject_key=subject, metric=metric
+                )
+                for each in found.values[:SHOWN_CHANNELS]:
+                    yield [
+                        f"{subject}/{each.channel}" if each.channel else subject,
+                        metric.name,
+                        shown_number(each.number, metric.unit),
+                        shown_instant(each.reading_us),
+                    ]
+                if len(found.values) > SHOWN_CHANNELS:
+                    rest = counted(len(found.values) - SHOWN_CHANNELS, "more channel")
+                    yield [f"{subject}: {rest}", metric.name, "", ""]

@@ -1,0 +1,141 @@
+"""What was given up, and what is decided about it."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from disarray.control import dead_letters
+from disarray.web.parameters import Limit, Reason, Subject, Uri
+from disarray.web.route import API, Call, Route, Scope
+from disarray.web.schema import About
+
+Uris = Annotated[list[Uri], About(text="Files, all or none.", min_length=1, max_length=1000)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLettersAsked:
+    """Whose dead letters, and how old."""
+
+    subject: Subject | None = None
+    failed_before: datetime | None = None
+    limit: Limit = 100
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeadLetter:
+    """A file whose last request failed for good; `asked_for` is that request, `last_error` why it failed."""
+
+    uri: str
+    subject: str
+    dataset: str | None
+    asked_for: str
+    attempts: int
+    crashes: int
+    failed_at: datetime
+    last_error: str | None
+    content_hash: str | None
+
+
+@dataclass(frozen=True)
+class DeadLetters:
+    """What was given up, oldest first; `more` where the limit cut the list off."""
+
+    dead_letters: list[DeadLetter]
+    more: bool
+
+
+@dataclass(frozen=True)
+class DeadLetterDecision:
+    """What is decided about which of them, and why."""
+
+    uris: Uris
+    reason: Reason
+
+
+@dataclass(frozen=True)
+class Retried:
+    """The items that ask for the same once more, by uri."""
+
+    queue_ids: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Discarded:
+    """These are no longer listed. The files stay known; a new version of one revives it."""
+
+    uris: list[str]
+
+
+def list_dead_letters(call: Call, asked: DeadLettersAsked) -> DeadLetters:
+    """What was given up and not discarded, oldest first."""
+    found = dead_letters.list_dead_letters(
+        call.connection,
+        subject_key=asked.subject,
+        failed_before=asked.failed_before,
+        limit=asked.limit + 1,
+    )
+    shown = [
+        DeadLetter(
+            uri=each.source_uri,
+            subject=each.subject_key,
+            dataset=each.dataset,
+            asked_for=each.reason,
+            attempts=each.attempts,
+            crashes=each.crashes,
+            failed_at=each.failed_at,
+            last_error=each.last_error,
+            content_hash=each.content_hash,
+        )
+        for each in found[: asked.limit]
+    ]
+    return DeadLetters(shown, more=len(found) > asked.limit)
+
+
+def retry_dead_letters(call: Call, asked: DeadLetterDecision) -> Retried:
+    """Ask for the same once more, with a full set of attempts."""
+    items = dead_letters.retry_dead_letters(
+        call.connection, _unique(asked.uris), reason=asked.reason, by=call.who
+    )
+    return Retried({uri: int(queue_id) for uri, queue_id in items.items()})
+
+
+def discard_dead_letters(call: Call, asked: DeadLetterDecision) -> Discarded:
+    """Take them off the list."""
+    uris = _unique(asked.uris)
+    dead_letters.discard_dead_letters(call.connection, uris, reason=asked.reason, by=call.who)
+    return Discarded(uris)
+
+
+def _unique(uris: list[str]) -> list[str]:
+    return list(dict.fromkeys(uris))
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=f"{API}/dead-letters",
+        scope=Scope.READ,
+        summary="Files whose last request failed for good, oldest first",
+        asks=DeadLettersAsked,
+        answers=DeadLetters,
+        handle=list_dead_letters,
+    ),
+    Route(
+        method="POST",
+        path=f"{API}/dead-letters/retry",
+        scope=Scope.OPERATE,
+        summary="Ask for the same once more, with a full set of attempts; all or none",
+        asks=DeadLetterDecision,
+        answers=Retried,
+        handle=retry_dead_letters,
+    ),
+    Route(
+        method="POST",
+        path=f"{API}/dead-letters/discard",
+        scope=Scope.OPERATE,
+        summary="Take dead letters off the list; all or none",
+        asks=DeadLetterDecision,
+        answers=Discarded,
+        handle=discard_dead_letters,
+    ),
+)

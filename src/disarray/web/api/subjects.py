@@ -1,0 +1,120 @@
+"""Subjects that have readings, and the span of them."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from disarray.control import subjects, values
+from disarray.model.segments import datetime_of
+from disarray.web.parameters import InDataset, Limit, Reason, Subject
+from disarray.web.route import API, Call, Route, Scope
+from disarray.web.schema import About
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectsAsked:
+    """Which subjects."""
+
+    subject: Subject | None = None
+    dataset: InDataset | None = None
+    limit: Limit = 1000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectSpan:
+    """A subject that has readings of a dataset, and from when to when."""
+
+    subject: str
+    dataset: str
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Subjects by name; `more` where the limit cut the list off."""
+
+    subjects: list[SubjectSpan]
+    more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReconcileAsked:
+    """Whose stale numbers are to be mended, and why; everybody's where no subject is named."""
+
+    subjects: Annotated[list[Subject], About(min_length=1, max_length=1000)] | None = None
+    reason: Reason
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconcile:
+    """A stale subject and the item that mends it; none where `held_by` sees to it already."""
+
+    subject: str
+    stale_from: datetime
+    queue_id: int | None
+    held_by: str | None
+
+
+@dataclass(frozen=True)
+class Reconciles:
+    """Subjects that had stale numbers; the others are left out."""
+
+    subjects: list[Reconcile]
+
+
+def list_subjects(call: Call, asked: SubjectsAsked) -> Subjects:
+    """Subjects that have readings, by name."""
+    found = values.list_subjects(
+        call.connection, dataset=asked.dataset, subject_key=asked.subject, limit=asked.limit + 1
+    )
+    return Subjects(
+        [
+            SubjectSpan(
+                subject=span.subject_key,
+                dataset=span.dataset,
+                first=datetime_of(span.first_us),
+                last=datetime_of(span.last_us),
+            )
+            for span in found[: asked.limit]
+        ],
+        more=len(found) > asked.limit,
+    )
+
+
+def request_reconcile(call: Call, asked: ReconcileAsked) -> Reconciles:
+    """Queue the repair of what is stale."""
+    found = subjects.request_reconcile(call.connection, asked.subjects, reason=asked.reason, by=call.who)
+    return Reconciles(
+        [
+            Reconcile(
+                subject=each.subject_key,
+                stale_from=each.stale_from,
+                queue_id=each.queue_id,
+                held_by=each.held_by,
+            )
+            for each in found
+        ]
+    )
+
+
+ROUTES = (
+    Route(
+        method="GET",
+        path=f"{API}/subjects",
+        scope=Scope.READ,
+        summary="Subjects that have readings, in which dataset, and the span of them",
+        asks=SubjectsAsked,
+        answers=Subjects,
+        handle=list_subjects,
+    ),
+    Route(
+        method="POST",
+        path=f"{API}/subjects/reconcile",
+        scope=Scope.OPERATE,
+        summary="Queue the repair of subjects whose numbers are stale",
+        asks=ReconcileAsked,
+        answers=Reconciles,
+        handle=request_reconcile,
+    ),
+)

@@ -1,0 +1,68 @@
+"""What a pass did to one subject, as a person would tell it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disarray.control.commits import DatasetChange
+    from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.kernels.reading.rejects import Reject
+    from disarray.model.plan import SubjectPlan
+
+
+class Arrival(StrEnum):
+    """What a pass turned out to be. One code path serves all of them; only the cost differs."""
+
+    FIRST = "first data"
+    APPEND = "append"
+    LATE = "late"
+    NOTHING_NEW = "nothing new"
+    REBUILT = "rebuilt under a new definition"
+
+
+def arrival_of(*, changed_from_us: int | None, newest_segment_us: int | None) -> Arrival:
+    """Late is what changes a segment that has others to its right."""
+    if changed_from_us is None:
+        return Arrival.NOTHING_NEW
+    if newest_segment_us is None:
+        return Arrival.FIRST
+    return Arrival.APPEND if changed_from_us >= newest_segment_us else Arrival.LATE
+
+
+@dataclass(frozen=True, slots=True)
+class FileRejects:
+    """How many of the rows that were read of a file are no readings, and the first of them."""
+
+    source_uri: str
+    rejected: int
+    rows: int
+    first: Reject
+
+
+def rejects_of(source_uri: str, outcome: ReadOutcome | None) -> FileRejects | None:
+    """What was rejected in a read; None where nothing was."""
+    if outcome is None or not outcome.rejects:
+        return None
+    rejected = outcome.counts.rejected
+    return FileRejects(source_uri, rejected, rejected + outcome.counts.kept, outcome.rejects[0])
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedPlan:
+    """A plan, and what its commit really changed."""
+
+    plan: SubjectPlan
+    change: DatasetChange
+    conflicts: tuple[int, int] = (0, 0)  # readings that came and disagree with others: winners, losers
+
+    @property
+    def arrival(self) -> Arrival:
+        """What the pass was for this subject."""
+        if self.plan.rebuild is not None:
+            return Arrival.REBUILT
+        return arrival_of(
+            changed_from_us=self.change.frontier_us, newest_segment_us=self.change.newest_segment_us
+        )

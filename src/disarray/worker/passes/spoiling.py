@@ -1,0 +1,77 @@
+"""Work that needs segments which the lake does not give, parted from the work on the same subjects that does not."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disarray.engine.jobs.scan_job import SegmentOfSubject
+    from disarray.model.plan import SubjectPlan
+    from disarray.worker.passes.assignment import Assignment
+    from disarray.worker.passes.planning import SubjectPlans
+    from disarray.worker.passes.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class SpoiledWork:
+    """Subjects that cannot be committed as planned.
+
+    What is `waiting` needs a segment that cannot be read, each with the reason. What is `unharmed` needs none, and can
+    be done without it.
+    """
+
+    subjects: list[str] = field(default_factory=list)
+    waiting: list[tuple[Work, str]] = field(default_factory=list)
+    unharmed: list[Assignment] = field(default_factory=list)
+
+
+def spoiled_work(
+    ready: Mapping[str, Sequence[Work]],
+    planned: Mapping[str, SubjectPlans],
+    failures: Mapping[SegmentOfSubject, str],
+) -> SpoiledWork:
+    """Sort out the work on subjects of which scans failed."""
+    spoiled = SpoiledWork()
+    lost: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
+    for (dataset, subject, segment_us), message in failures.items():
+        lost[subject][dataset, segment_us] = message
+    for subject, segments in lost.items():
+        spoiled.subjects.append(subject)
+        plans = planned[subject].plans
+        # A rebuild moves all of a subject at once, and so does a file that leaves it; work on a whole subject is about
+        # every segment.
+        is_whole = bool(
+            planned[subject].leaving
+            or planned[subject].left
+            or any(plan.rebuild is not None for plan in plans)
+        )
+        touching = _touching(plans, segments)
+        anything = next(iter(segments.values()))
+        for each in ready.get(subject, ()):
+            own = touching.get(each.item.source_uri)
+            if own is not None or is_whole or not each.assignment.is_about_a_file:
+                spoiled.waiting.append((each, own or anything))
+            else:
+                spoiled.unharmed.append(each.assignment)
+    return spoiled
+
+
+def _touching(plans: Sequence[SubjectPlan], segments: Mapping[tuple[str, int], str]) -> dict[str, str]:
+    """The files that change a segment which cannot be read, and why it cannot."""
+    return {
+        fragment.source_uri: segments[plan.dataset, fragment.segment_us]
+        for plan in plans
+        for changed in (
+            plan.changes.added,
+            plan.changes.dropped,
+            plan.changes.cut,
+            plan.changes.released,
+            plan.changes.restored,
+        )
+        for fragment in changed
+        if (plan.dataset, fragment.segment_us) in segments
+    }

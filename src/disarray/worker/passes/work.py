@@ -1,0 +1,98 @@
+"""What a worker works with, and one item on its way through a pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from disarray.control.commits import MAX_SHIFT_ROWS
+from disarray.control.files import Reason
+from disarray.kernels.reading.outcome import ReadStatus
+from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from disarray.control.connections import Pool
+    from disarray.control.queue import Holder, QueueItem
+    from disarray.engine.runner import Runner
+    from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.description.dataset import Dataset
+    from disarray.store.lake import Lake
+    from disarray.worker.passes.assignment import Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The means of one worker: a database, somewhere to run kernels, somewhere to keep fragments."""
+
+    pool: Pool
+    runner: Runner
+    lake: Lake
+    datasets: Mapping[str, Dataset]
+    holder: Holder
+    subject_patterns: tuple[str, ...] = ("*",)
+    former_patterns: tuple[str, ...] = ()  # of the former life under this name
+    max_shift_rows: int = MAX_SHIFT_ROWS  # a larger shift of bases becomes an item of its own
+    housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One item, and what reading its file gave; None where nothing was to be read."""
+
+    assignment: Assignment
+    outcome: ReadOutcome | None
+    restores: bool = (
+        False  # what the file said before it was blacklisted is kept, whatever became of the file
+    )
+
+    @property
+    def item(self) -> QueueItem:
+        """The claimed item."""
+        return self.assignment.item
+
+    @property
+    def is_read(self) -> bool:
+        """Whether there is something new to commit."""
+        return self.outcome is not None and self.outcome.status is ReadStatus.READ
+
+    @property
+    def failure(self) -> str | None:
+        """Why the item cannot be completed, None where it can."""
+        if self.assignment.is_removal:
+            return None
+        if self.assignment.is_about_a_file and self.assignment.dataset is None:
+            return self.assignment.problem or (
+                f"no dataset takes {self.item.source_uri}. Nothing was read, and what it said before stays. "
+                "Describe it in disarray.toml; its next notification tries again."
+            )
+        if self.item.reason == Reason.REBUILD and self.assignment.dataset is None:
+            return (
+                f"this worker knows no dataset '{self.item.dataset}', so {self.item.subject_key} was not rebuilt. Its "
+                "old numbers are served. Describe it in disarray.toml, or let a worker do it that knows it."
+            )
+        if self.outcome is None or self.outcome.status in (
+            ReadStatus.READ,
+            ReadStatus.UNCHANGED,
+            ReadStatus.PARKED,
+        ):
+            return None
+        if self.restores and (self.outcome.status is ReadStatus.VANISHED or not self.may_succeed_later):
+            # The next announcement of the file says again what is wrong with it.
+            return None
+        return self.outcome.message or "the file could not be read"
+
+    @property
+    def waits_for_the_lake(self) -> bool:
+        """Whether there was no room for what its file says: no attempt at the file was made."""
+        return self.outcome is not None and self.outcome.status is ReadStatus.UNWRITTEN
+
+    @property
+    def may_succeed_later(self) -> bool:
+        """Whether a failure is of the moment: a file not visible yet, a share that is away."""
+        if not self.assignment.is_about_a_file:
+            return True
+        return self.outcome is not None and (
+            self.outcome.is_retryable or self.outcome.status is ReadStatus.VANISHED
+        )

@@ -1,0 +1,159 @@
+"""A worker's means from the configuration: everything that one process needs, nothing set up by hand."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING
+
+from disarray.control import connections, events, instances, migrations
+from disarray.control.connections import SessionLimits
+from disarray.control.queue import Holder, Incarnation
+from disarray.errors import ConfigError
+from disarray.failpoints import failpoint
+from disarray.formats.loader import load_datasets
+from disarray.store.lake import Lake
+from disarray.store.registering import register_all
+from disarray.worker.passes.work import Workplace
+from disarray.worker.process.scheduler import BATCH
+from disarray.worker.process.settings import RunnerKind, worker_settings
+from disarray.worker.upkeep.housekeeping_settings import housekeeping_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from disarray.config import Config
+    from disarray.control.connections import Connection, Pool
+    from disarray.engine.runner import Runner
+    from disarray.model.description.dataset import Dataset
+
+# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, and one to spare.
+_CONNECTIONS = 8
+
+
+def configured_datasets(config: Config) -> dict[str, Dataset]:
+    """The datasets of the project, by name; a project without any cannot take in a file."""
+    if not config.dataset_file.exists():
+        raise ConfigError(
+            f"there is no {config.dataset_file}, so no file belongs to a dataset. Nothing was read. "
+            "Run 'disarray formats try FILE': it proposes one"
+        )
+    datasets = {dataset.name: dataset for dataset in load_datasets(config.dataset_file)}
+    if not datasets:
+        raise ConfigError(
+            f"{config.dataset_file} describes no [[dataset]], so no file belongs to one. Nothing was read. "
+            "Run 'disarray formats try FILE': it proposes one"
+        )
+    return datasets
+
+
+def database_of(config: Config) -> str:
+    """The DSN to work with: the configured one, or the embedded server, started and migrated if need be."""
+    if config.dsn is not None:
+        return config.dsn
+    from disarray import embedded
+
+    dsn = embedded.start(config.state_dir).dsn
+    with connections.connect(dsn, application_name="disarray migrate") as connection:
+        # Nobody else looks after it: a program that is newer than its database brings it along.
+        if len(migrations.list_migrations(connection)) < len(migrations.known_migrations()):
+            migrations.migrate(connection)
+    return dsn
+
+
+@contextmanager
+def open_pool(
+    config: Config, *, application_name: str, lease_seconds: int = BATCH.lease_seconds
+) -> Iterator[Pool]:
+    """Connections to a database whose schema this program can work with."""
+    with connections.open_pool(
+        database_of(config),
+        limits=SessionLimits.for_lease(lease_seconds),
+        application_name=application_name,
+        max_size=_CONNECTIONS,
+    ) as pool:
+        with pool.connection() as connection:
+            migrations.prepare_schema(connection)
+        yield pool
+
+
+@contextmanager
+def open_workplace(
+    config: Config,
+    *,
+    instance_name: str,
+    patterns: Sequence[str] | None = None,
+    datasets: Mapping[str, Dataset] | None = None,
+) -> Iterator[Workplace]:
+    """A registered worker with somewhere to run kernels; both end with the block.
+
+    `datasets` are those of the project, unless others are given.
+    """
+    settings = worker_settings(config)
+    datasets = configured_datasets(config) if datasets is None else datasets
+    with ExitStack() as stack:
+        pool = stack.enter_context(
+            open_pool(
+                config, application_name=f"disarray {instance_name}", lease_seconds=settings.lease_seconds
+            )
+        )
+        runner = stack.enter_context(_open_runner(config, settings.runner))
+        with pool.connection() as connection:
+            register_all(connection, datasets.values())
+            events.provision_event_partitions(connection)
+            former = _patterns_of(connection, instance_name)
+            holder = instances.register_instance(connection, instance_name, subject_patterns=patterns)
+            served = _patterns_of(connection, instance_name)
+            failpoint("start.registered", connection)
+        config.lake_root.mkdir(parents=True, exist_ok=True)
+        yield Workplace(
+            pool,
+            runner,
+            Lake(config.lake_root),
+            datasets,
+            holder,
+            subject_patterns=served,
+            former_patterns=former,
+            housekeeping=housekeeping_settings(config),
+        )
+
+
+@contextmanager
+def open_house(config: Config) -> Iterator[Workplace]:
+    """A workplace without Spark and without a name: enough to keep house, which costs no start of an engine."""
+    from disarray.engine.runner import InProcessRunner
+
+    datasets = configured_datasets(config)
+    with open_pool(config, application_name="disarray housekeeping") as pool:
+        yield Workplace(
+            pool,
+            InProcessRunner(),
+            Lake(config.lake_root),
+            datasets,
+            Holder("housekeeping", Incarnation(0)),
+            housekeeping=housekeeping_settings(config),
+        )
+
+
+@contextmanager
+def _open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
+    from disarray.engine.runner import InProcessRunner, SparkRunner
+
+    if kind is RunnerKind.IN_PROCESS:
+        yield InProcessRunner()
+        return
+    from disarray.engine.session import start_session, stop_session
+
+    session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
+    try:
+        yield SparkRunner(session)
+    finally:
+        stop_session(session)
+
+
+def _patterns_of(connection: Connection, instance_name: str) -> tuple[str, ...]:
+    return tuple(
+        pattern
+        for instance in instances.list_instances(connection)
+        if instance.instance_name == instance_name
+        for pattern in instance.subject_patterns
+    )
