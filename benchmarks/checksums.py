@@ -23,9 +23,9 @@ from benchmarks.scan_kernels import SEGMENT, readings, spec
 from disarray.formats.loader import load_datasets
 from disarray.kernels.fragments import fragment_writer as writing
 from disarray.kernels.fragments.fragment_reader import read_fragment
-from disarray.kernels.fragments.segment_rows import FragmentInput
 from disarray.kernels.reading.file_reader import read_file
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
+from disarray.kernels.scanning.segment_rows import FragmentInput
 from disarray.kernels.scanning.segment_scan import scan_segment
 from disarray.model.segments import datetime_of
 

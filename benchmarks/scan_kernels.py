@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.kernels.scanning.segment_rows import FragmentInput
 from disarray.kernels.scanning.segment_scan import scan_segment
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION, ColumnType
 from disarray.model.description.metrics import Metric, MetricKind

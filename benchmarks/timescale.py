@@ -32,7 +32,7 @@ from benchmarks.server import shared_server
 from disarray import config
 from disarray.control import connections, files, migrations
 from disarray.control.files import Notification
-from disarray.kernels.fragments.table_rows import row_schema
+from disarray.kernels.scanning.table_rows import row_schema
 from disarray.model.description.readings_table import readings_table
 from disarray.store.registering import register
 from disarray.worker.process.local import open_workplace

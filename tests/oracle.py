@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from disarray.kernels.fragments.digests import digest_readings
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.description.format import CHANNEL, EVENT_US, ColumnType
 from disarray.model.description.metrics import MetricKind
 from disarray.model.description.read_spec import KeyKind

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.kernels.scanning.segment_rows import FragmentInput
 from disarray.model.description.conflict_rule import BY_PATH, Conflict, ConflictRule
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION, ColumnType
 from disarray.model.description.metrics import IntegralMethod, Metric, MetricKind

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pyarrow import csv
 
 from disarray.kernels.parsing.cells import split_line
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.model.description.format import Format, QuoteEscape
 
 CSV = Format(name="csv")

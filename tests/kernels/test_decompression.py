@@ -11,9 +11,9 @@ import pytest
 import zstandard
 
 from disarray.errors import UnreadableFileError
+from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.reading.decompression import Unpacker, detect_compression
 from disarray.kernels.reading.outcome import ReadReason, ReadStatus
-from disarray.kernels.reading.rejects import RejectReason
 from disarray.model.description.format import Compression
 from disarray.model.fingerprints import STRIDE_BYTES
 from disarray.model.seam import Change

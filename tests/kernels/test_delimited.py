@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.reading.rejects import RejectReason
+from disarray.kernels.parsing.rejects import RejectReason
 from disarray.model.description.format import (
     Alternative,
     ColumnType,

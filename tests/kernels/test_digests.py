@@ -3,7 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from disarray.kernels.fragments.digests import digest_readings
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.description.format import EVENT_US, POSITION
 from tests.kernels.expression_reference import ARROW, COLUMNS
 from tests.kernels.scan_worlds import random_world

@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from disarray.kernels.reading.framing import Frame, Framer, OverlongLine
+from disarray.kernels.parsing.framing import Frame, Framer, OverlongLine
 
 CAP = 20
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from disarray.kernels.parsing.numbers import NumberSyntax
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.model.description.format import ColumnType
 from tests.kernels.conftest import column, parse, spec_of
 

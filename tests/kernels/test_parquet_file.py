@@ -7,8 +7,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.reading.outcome import ReadStatus
-from disarray.kernels.reading.rejects import RejectReason
 from disarray.model.description.format import ColumnType, FileKind, Format, LayoutKind, TimeLayout
 from disarray.model.seam import Change
 from tests.kernels.conftest import Desk, column, spec_of

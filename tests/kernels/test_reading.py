@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.reading.blocks import hash_descriptor
 from disarray.kernels.reading.outcome import ReadReason, ReadStatus
-from disarray.kernels.reading.rejects import RejectReason
 from disarray.model.description.dataset import OnShrink
 from disarray.model.description.format import Format, Header
 from disarray.model.description.read_spec import RejectLimits

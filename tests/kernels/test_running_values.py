@@ -37,7 +37,7 @@ from tests.kernels.scan_worlds import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from disarray.kernels.fragments.segment_rows import FragmentInput
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.segments import Segment
 
 

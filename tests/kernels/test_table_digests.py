@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from disarray.kernels.fragments.table_rows import count_rows_alike, digest_rows
+from disarray.kernels.scanning.table_rows import count_rows_alike, digest_rows
 from disarray.model.description.readings_table import EVENT_AT
 
 URIS = ["file:///a", "file:///b"]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from disarray.kernels.parsing.layouts import exact_stamp
 from disarray.kernels.parsing.numbers import NumberSyntax
+from disarray.kernels.parsing.rejects import RowRejected
 from disarray.kernels.parsing.times import parse_stamp, parse_stamps
-from disarray.kernels.reading.rejects import RowRejected
 from disarray.model.description.format import LayoutKind, TimeLayout, TimeUnit
 from tests.kernels.conftest import ISO, parse, spec_of
 

@@ -14,7 +14,7 @@ from psycopg import sql
 
 from disarray.control import connections, readings
 from disarray.errors import InvalidRequestError, StoreMismatchError
-from disarray.kernels.fragments import table_rows
+from disarray.kernels.scanning import table_rows
 from disarray.model.description.dataset import Store
 from disarray.model.description.readings_table import identifier, readings_table
 from disarray.model.duration import HOUR, MINUTE

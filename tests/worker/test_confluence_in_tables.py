@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import values
-from disarray.kernels.fragments import table_rows
+from disarray.kernels.scanning import table_rows
 from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
 from tests.plant import Plant
 from tests.store.agreement import assert_stores_agree

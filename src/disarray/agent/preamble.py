@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.reading.blocks import read_extent
-from disarray.kernels.reading.decompression import Unpacker, detect_compression
-from disarray.kernels.reading.preface import (
+from disarray.kernels.parsing.preface import (
     ends_preamble,
     guard_preamble,
     is_header_line,
     lenient_text,
     with_fields,
 )
+from disarray.kernels.reading.blocks import read_extent
+from disarray.kernels.reading.decompression import Unpacker, detect_compression
 from disarray.model.description.format import Compression, FileKind
 from disarray.model.fingerprints import ParserState
 from disarray.model.matching import subject_from_preamble

@@ -1,0 +1,1 @@
+"""The `disarray` command. Heavy imports happen inside commands, so that `--help` is instant."""

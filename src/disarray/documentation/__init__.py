@@ -1,0 +1,1 @@
+"""Pages of `docs/` that are made from the program itself. Nothing in the product imports this."""

@@ -1,0 +1,4 @@
+"""Pure values and rules: segments, fingerprints, the seam, plans.
+
+Standard library only: nothing here knows Arrow, Spark, a database or a file system.
+"""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from disarray.errors import FragmentDamagedError
-from disarray.kernels.fragments.segment_rows import FragmentInput
+from disarray.kernels.scanning.segment_rows import FragmentInput
 from disarray.model.description.format import POSITION
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 
 from disarray.errors import FragmentReadError, ReadingsGoneError
 from disarray.kernels.fragments.fragment_reader import FragmentReader
-from disarray.kernels.fragments.table_rows import uri_of
 from disarray.kernels.scanning.folds import fold_metric
 from disarray.kernels.scanning.merging import merge_fragments
 from disarray.kernels.scanning.running_values import local_values
 from disarray.kernels.scanning.segment_scan import series_of
+from disarray.kernels.scanning.table_rows import uri_of
 from disarray.model.description.format import CHANNEL
 from disarray.model.description.scan_spec import scan_spec_of
 from disarray.model.plan import scan_unit
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
-    from disarray.kernels.fragments.segment_rows import FragmentInput
     from disarray.kernels.scanning.merging import Merged
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.description.dataset import Dataset, Store
     from disarray.model.plan import FragmentEntry
     from disarray.store.contract import SegmentContent

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
 from disarray.errors import FragmentWriteError
-from disarray.kernels.fragments.binary_copy import encode_rows
-from disarray.kernels.fragments.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
+from disarray.kernels.binary_copy import encode_rows
+from disarray.kernels.scanning.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

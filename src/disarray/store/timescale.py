@@ -15,8 +15,8 @@ from disarray.control import catalog, readings
 from disarray.control.snapshots import snapshot
 from disarray.errors import TableChangedError
 from disarray.failpoints import failpoint
-from disarray.kernels.fragments.binary_copy import COPY_TYPES, HEADER, TRAILER
-from disarray.kernels.fragments.table_rows import digest_rows, locals_from_rows, row_schema
+from disarray.kernels.binary_copy import COPY_TYPES, HEADER, TRAILER
+from disarray.kernels.scanning.table_rows import digest_rows, locals_from_rows, row_schema
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.description.readings_table import (
     CHANNEL_COLUMN,

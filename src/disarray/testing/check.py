@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from disarray.kernels.reading.rejects import Reject
+    from disarray.kernels.parsing.rejects import Reject
     from disarray.model.description.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint, LineCounts
 

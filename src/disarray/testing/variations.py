@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import zstandard
 
 from disarray.kernels.parsing.cells import split_line
-from disarray.kernels.reading.rejects import RowRejected
+from disarray.kernels.parsing.rejects import RowRejected
 from disarray.model.description.format import FileKind
 
 if TYPE_CHECKING:

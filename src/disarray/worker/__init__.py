@@ -1,0 +1,1 @@
+"""Does what is queued: claims, reads, plans, scans, commits."""

@@ -1,0 +1,1 @@
+"""One module per command: options in, text or JSON out."""

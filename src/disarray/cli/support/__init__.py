@@ -1,0 +1,1 @@
+"""What commands share: the project they work on, tables, wording of numbers and instants, signals."""

@@ -1,0 +1,1 @@
+"""The jobs of a pass: read files, scan segments, compact fragments. Descriptors travel, rows stay in files."""

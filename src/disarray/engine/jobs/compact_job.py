@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from disarray.errors import DisarrayError, FragmentMismatchError
-from disarray.kernels.fragments.compaction import identity_of, join_fragments
-from disarray.kernels.fragments.digests import digest_readings
 from disarray.kernels.fragments.fragment_reader import FragmentReader
 from disarray.kernels.fragments.fragment_writer import FragmentFile, FragmentWriter
+from disarray.kernels.scanning.compaction import identity_of, join_fragments
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.kernels.scanning.merging import merge_fragments
 from disarray.model.description.format import EVENT_US, POSITION
 from disarray.model.description.scan_spec import ScanSpec, scan_spec_of
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.engine.runner import Runner
-    from disarray.kernels.fragments.segment_rows import FragmentInput
     from disarray.kernels.scanning.merging import Merged
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.compaction import MergeGroup
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.read_spec import ReadSpec

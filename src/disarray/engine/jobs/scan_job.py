@@ -18,9 +18,9 @@ import pyarrow as pa
 from disarray.errors import DisarrayError, FragmentMismatchError, FragmentReadError
 from disarray.failpoints import failpoint
 from disarray.kernels.fragments.fragment_reader import FragmentReader
-from disarray.kernels.fragments.table_rows import uri_of
 from disarray.kernels.scanning.restated import compare_segments
 from disarray.kernels.scanning.segment_scan import fold_segment, scan_segment
+from disarray.kernels.scanning.table_rows import uri_of
 from disarray.model.description.scan_spec import ScanSpec, scan_spec_of
 from disarray.model.packing import pack_by_weight, task_count
 from disarray.model.segments import Segment, datetime_of
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.engine.runner import Runner
-    from disarray.kernels.fragments.segment_rows import FragmentInput
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.kernels.scanning.segment_scan import ScanResult
     from disarray.model.description.dataset import Dataset
     from disarray.model.plan import ScanUnit

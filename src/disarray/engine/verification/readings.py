@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 )
 
 from disarray.engine.verification.scratch import CONTENT, GENERATION, SUBJECT, URI, scratch_schema
-from disarray.kernels.fragments.digests import digest_readings
 from disarray.kernels.parsing.readings import readings_schema
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.description.conflict_rule import ConflictRule
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION, ColumnType
 from disarray.model.description.read_spec import KeyKind

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control.catalog import SegmentEntry
 from disarray.engine.verification.comparison import Difference
-from disarray.kernels.fragments.digests import digest_readings
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.store.contract import SegmentContent
 from disarray.store.timescale import TableReadings
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
 from disarray.kernels.parsing.cell_values import CellRules, ExactValue, read_value
+from disarray.kernels.parsing.rejects import RowRejected
 from disarray.kernels.parsing.times import parse_stamp
-from disarray.kernels.reading.rejects import RowRejected
 from disarray.model.description.format import LayoutKind, Origin
 
 if TYPE_CHECKING:

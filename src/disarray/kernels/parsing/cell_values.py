@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from disarray.kernels.parsing.numbers import BLANKS, NumberSyntax
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.kernels.parsing.times import parse_stamp
 from disarray.kernels.parsing.zones import END_EVENT_US, FIRST_EVENT_US, ZoneTable, load_zone
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
 from disarray.model.description.format import ColumnType, Nonfinite
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.model.description.format import QuoteEscape
 
 if TYPE_CHECKING:

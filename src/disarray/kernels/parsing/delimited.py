@@ -13,10 +13,9 @@ from disarray.kernels.parsing.binding import Binding, bind_header
 from disarray.kernels.parsing.candidates import Candidates, Disposition, ExactRow, from_exact, in_file_order
 from disarray.kernels.parsing.cell_values import is_null, read_value
 from disarray.kernels.parsing.cells import split_line
+from disarray.kernels.parsing.decoding import CleanLines, clean_lines, decode_line
 from disarray.kernels.parsing.numbers import BLANKS
-from disarray.kernels.parsing.times import parse_stamp
-from disarray.kernels.reading.decoding import CleanLines, clean_lines, decode_line
-from disarray.kernels.reading.preface import (
+from disarray.kernels.parsing.preface import (
     after_header,
     ends_preamble,
     guard_preamble,
@@ -27,15 +26,16 @@ from disarray.kernels.reading.preface import (
     try_header_cells,
     with_fields,
 )
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.times import parse_stamp
 from disarray.model.description.format import ShortRows
 from disarray.model.fingerprints import ParserState, Phase
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from disarray.kernels.reading.framing import Frame
-    from disarray.kernels.reading.rejects import RejectLog
+    from disarray.kernels.parsing.framing import Frame
+    from disarray.kernels.parsing.rejects import RejectLog
     from disarray.model.description.read_spec import ReadSpec
 
 _SMALLEST_SECTION = 1_024

@@ -14,10 +14,10 @@ from disarray.errors import UnreadableFileError
 from disarray.kernels.parsing.binding import Binding, bind_header
 from disarray.kernels.parsing.candidates import Candidates, Disposition, ExactRow, from_exact
 from disarray.kernels.parsing.cell_values import is_null, read_value
+from disarray.kernels.parsing.decoding import decode_line
 from disarray.kernels.parsing.numbers import BLANKS
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.kernels.parsing.times import parse_stamp
-from disarray.kernels.reading.decoding import decode_line
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
 from disarray.model.description.format import Origin
 from disarray.model.fingerprints import ParserState, Phase
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from disarray.kernels.reading.framing import Frame
-    from disarray.kernels.reading.rejects import RejectLog
+    from disarray.kernels.parsing.framing import Frame
+    from disarray.kernels.parsing.rejects import RejectLog
     from disarray.model.description.format import Format
     from disarray.model.description.read_spec import ReadSpec
 

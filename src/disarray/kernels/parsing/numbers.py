@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.kernels.parsing.cells import BLANKS as BLANKS
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 
 # So many characters fit into int64 whatever they are; longer ones take the exact way.
 _SAFE_INT_BYTES = 18

@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from disarray.kernels.parsing.candidates import Disposition
 from disarray.kernels.parsing.columns import ARROW_TYPES
+from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.parsing.zones import END_EVENT_US, FIRST_EVENT_US, load_zone
-from disarray.kernels.reading.rejects import RejectReason
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 
 if TYPE_CHECKING:

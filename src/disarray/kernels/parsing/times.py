@@ -21,7 +21,7 @@ from disarray.kernels.parsing.layouts import (
     text_constants,
 )
 from disarray.kernels.parsing.numbers import BLANKS, NumberSyntax
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.model.description.format import LayoutKind, TimeLayout
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disarray.errors import DisarrayError, FragmentWriteError, UnreadableFileError
+from disarray.kernels.parsing.decoding import refuse_utf16
 from disarray.kernels.reading.blocks import ReadCost, combine_hashes, hash_block, read_extent
-from disarray.kernels.reading.decoding import refuse_utf16
 from disarray.kernels.reading.decompression import detect_compression
 from disarray.kernels.reading.opening import open_beneath
 from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus

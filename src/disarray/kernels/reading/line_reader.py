@@ -10,10 +10,10 @@ import numpy as np
 from disarray.errors import UnreadableFileError
 from disarray.kernels.parsing.candidates import Disposition
 from disarray.kernels.parsing.delimited import DelimitedParser
+from disarray.kernels.parsing.framing import Frame, Framer, OverlongLine
 from disarray.kernels.parsing.jsonl import JsonLinesParser
 from disarray.kernels.parsing.readings import count_dispositions, place_in_time
-from disarray.kernels.reading.framing import Frame, Framer, OverlongLine
-from disarray.kernels.reading.rejects import RejectLog, RejectReason
+from disarray.kernels.parsing.rejects import RejectLog, RejectReason
 from disarray.model.description.format import EVENT_US, FileKind
 from disarray.model.fingerprints import Checkpoint, LineCounts, ParserState, Tail
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disarray.kernels.fragments.fragment_writer import Fragment
-    from disarray.kernels.reading.rejects import Reject, RejectReason
+    from disarray.kernels.parsing.rejects import Reject, RejectReason
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.read_spec import ReadSpec
     from disarray.model.fingerprints import Fingerprint

@@ -18,10 +18,10 @@ from disarray.kernels.parsing.binding import Binding, bind_header
 from disarray.kernels.parsing.candidates import Candidates, Disposition
 from disarray.kernels.parsing.columns import ARROW_TYPES, constant_column, finish_column, stamps_of, trimmed
 from disarray.kernels.parsing.readings import count_dispositions, place_in_time
+from disarray.kernels.parsing.rejects import RejectLog, RejectReason
 from disarray.kernels.parsing.times import StampColumn, parse_stamps
 from disarray.kernels.reading.blocks import BlockReader, ReadCost
 from disarray.kernels.reading.parquet_pages import check_footer, page_sizes
-from disarray.kernels.reading.rejects import RejectLog, RejectReason
 from disarray.kernels.reading.stretches import Stretch, greatest, least
 from disarray.model.description.format import EVENT_US, ColumnType
 from disarray.model.fingerprints import NO_LINES, Checkpoint, FoldMark, LineCounts, Tail

@@ -16,11 +16,11 @@ import numpy as np
 
 from disarray.errors import DisarrayError, FragmentWriteError
 from disarray.kernels.parsing.delimited import DelimitedParser
+from disarray.kernels.parsing.framing import Framer, OverlongLine
+from disarray.kernels.parsing.rejects import RejectLog
 from disarray.kernels.reading.blocks import ReadCost, read_extent
 from disarray.kernels.reading.file_reader import conclude, find_seam, guarded, inspect_head, takes_tail
-from disarray.kernels.reading.framing import Framer, OverlongLine
 from disarray.kernels.reading.opening import open_beneath
-from disarray.kernels.reading.rejects import RejectLog
 from disarray.kernels.reading.stretches import Stretch, join_stretches, read_stretch
 from disarray.model.description.format import Compression, FileKind
 from disarray.model.fingerprints import MAX_FILE_BYTES, STRIDE_BYTES, Checkpoint, ParserState, Phase

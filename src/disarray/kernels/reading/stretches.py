@@ -6,11 +6,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from disarray.kernels.fragments.fragment_writer import Fragment, FragmentBuilder
+from disarray.kernels.parsing.decoding import refuse_utf16
+from disarray.kernels.parsing.rejects import MAX_LISTED_REJECTS, RejectLog
 from disarray.kernels.reading.blocks import BlockReader, ReadCost, read_extent
-from disarray.kernels.reading.decoding import refuse_utf16
 from disarray.kernels.reading.decompression import Unpacker
 from disarray.kernels.reading.line_reader import LineReader
-from disarray.kernels.reading.rejects import MAX_LISTED_REJECTS, RejectLog
 from disarray.model.description.format import Compression
 from disarray.model.fingerprints import BLOCK_BYTES, STRIDE_BYTES, Checkpoint, LineCounts, Tail
 

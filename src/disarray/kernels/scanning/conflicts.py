@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments.segment_rows import Rows
+    from disarray.kernels.scanning.segment_rows import Rows
     from disarray.model.description.scan_spec import ScanSpec
 
 CONFLICT_SCHEMA = pa.schema(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.fragments.segment_rows import concatenate
 from disarray.kernels.scanning.conflicts import list_conflicts
+from disarray.kernels.scanning.segment_rows import concatenate
 from disarray.kernels.scanning.winners import find_losers
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments.segment_rows import FragmentInput
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.description.scan_spec import ScanSpec
 
 

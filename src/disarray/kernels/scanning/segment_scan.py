@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from disarray.errors import FragmentMismatchError
-from disarray.kernels.fragments.digests import digest_readings
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.kernels.scanning.folds import fold_metric
 from disarray.kernels.scanning.merging import merge_fragments
 from disarray.kernels.scanning.restated import FoldedSegment
@@ -22,9 +22,9 @@ from disarray.model.segments import datetime_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from disarray.kernels.fragments.segment_rows import FragmentInput
     from disarray.kernels.scanning.merging import Merged
     from disarray.kernels.scanning.running_values import Locals
+    from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.description.scan_spec import ScanSpec
     from disarray.model.segments import Segment
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from disarray.kernels.fragments.segment_rows import whole_ties
+from disarray.kernels.scanning.segment_rows import whole_ties
 from disarray.kernels.scanning.vectors import identity, ranks, vector_of
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.description.read_spec import KeyKind
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments.segment_rows import Rows
+    from disarray.kernels.scanning.segment_rows import Rows
     from disarray.model.description.scan_spec import ScanSpec
 
 _NONE = np.empty(0, dtype=np.int64)

@@ -15,8 +15,8 @@ from blake3 import blake3
 from disarray.control import catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
 from disarray.errors import DisarrayError, FragmentReadError
-from disarray.kernels.fragments.digests import digest_readings
 from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
+from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
 from disarray.store.audit.ends import (
     SegmentRows,

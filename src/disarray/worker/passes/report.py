@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from disarray.control.commits import DatasetChange
+    from disarray.kernels.parsing.rejects import Reject
     from disarray.kernels.reading.outcome import ReadOutcome
-    from disarray.kernels.reading.rejects import Reject
     from disarray.model.plan import SubjectPlan
 
 

@@ -1,0 +1,1 @@
+"""What changes no number: compaction, retention, sweeping, and forgetting history."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import UnreadableFileError
 from disarray.kernels.parsing.cells import BLANKS, split_line
-from disarray.kernels.reading.rejects import RowRejected
+from disarray.kernels.parsing.rejects import RowRejected
 from disarray.model.fingerprints import ParserState, Phase
 
 if TYPE_CHECKING:

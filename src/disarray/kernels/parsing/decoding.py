@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.reading.rejects import RejectReason, RowRejected
+from disarray.kernels.parsing.rejects import RejectReason, RowRejected
 from disarray.model.description.format import QuoteEscape
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.reading.framing import Frame
+    from disarray.kernels.parsing.framing import Frame
     from disarray.model.description.format import Format
 
 _BOM = b"\xef\xbb\xbf"

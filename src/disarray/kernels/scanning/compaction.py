@@ -13,8 +13,8 @@ from disarray.model.description.format import POSITION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.kernels.fragments.segment_rows import FragmentInput
     from disarray.kernels.scanning.merging import Merged
+    from disarray.kernels.scanning.segment_rows import FragmentInput
 
 
 def join_fragments(fragments: Sequence[FragmentInput], order_by: Sequence[str]) -> pa.Table:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disarray.kernels.reading.rejects import SAMPLE_BYTES
+from disarray.kernels.parsing.rejects import SAMPLE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
