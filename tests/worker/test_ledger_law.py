@@ -210,7 +210,8 @@ class Followed(Arrivals):
         name = source.dataset.name
         text = self.defined[name]
         written, instead = self.random.choice(ALTERNATIVES)
-        self.defined[name] = text.replace(written, instead) if written in text else DATASETS[name]
+        is_possible = written in text and instead not in text
+        self.defined[name] = text.replace(written, instead) if is_possible else DATASETS[name]
         self.said.append(f"define {name}: {instead!r}")
         self.plant.redefine(description(self.defined), is_on_purpose=True)
         for other in self.sources:

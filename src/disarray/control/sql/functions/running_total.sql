@@ -435,10 +435,27 @@ begin
             1,
             compared.first_us,
             compared.last_reading_us,
-            telemetry.joined_first_float(compared.kind, compared.old_base_float, compared.first_float),
-            telemetry.joined_first_int(compared.kind, compared.old_base_int, compared.first_int),
-            telemetry.joined_first_float(compared.kind, compared.new_base_float, compared.first_float),
-            telemetry.joined_first_int(compared.kind, compared.new_base_int, compared.first_int),
+            -- All at one instant: only the value after the last of these readings could ever be read.
+            case
+                when compared.first_us = compared.last_reading_us
+                    then telemetry.joined_last_float(compared.kind, compared.old_base_float, compared.total_float)
+                else telemetry.joined_first_float(compared.kind, compared.old_base_float, compared.first_float)
+            end,
+            case
+                when compared.first_us = compared.last_reading_us
+                    then telemetry.joined_last_int(compared.kind, compared.old_base_int, compared.total_int)
+                else telemetry.joined_first_int(compared.kind, compared.old_base_int, compared.first_int)
+            end,
+            case
+                when compared.first_us = compared.last_reading_us
+                    then telemetry.joined_last_float(compared.kind, compared.new_base_float, compared.total_float)
+                else telemetry.joined_first_float(compared.kind, compared.new_base_float, compared.first_float)
+            end,
+            case
+                when compared.first_us = compared.last_reading_us
+                    then telemetry.joined_last_int(compared.kind, compared.new_base_int, compared.total_int)
+                else telemetry.joined_first_int(compared.kind, compared.new_base_int, compared.first_int)
+            end,
             telemetry.joined_last_float(compared.kind, compared.old_base_float, compared.total_float),
             telemetry.joined_last_int(compared.kind, compared.old_base_int, compared.total_int),
             telemetry.joined_last_float(compared.kind, compared.new_base_float, compared.total_float),
