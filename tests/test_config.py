@@ -156,6 +156,10 @@ def test_a_dsn_without_password_is_shown_as_it_is(dsn: str) -> None:
         "ssl.keyPassword",
         "hadoop.fs.azure.account.key.lab",
         "kubernetes.authenticate.oauthToken",
+        "hadoop.fs.s3a.encryption.key",
+        "hadoop.fs.azure.sas.lab",
+        "executorEnv.DB_PASS",
+        "executorEnv.GITHUB_PAT",
     ],
 )
 def test_secrets_of_spark_are_known_by_their_names(tmp_path: Path, name: str) -> None:

@@ -19,7 +19,9 @@ FILE_NAME = "disarray.toml"
 _HIDDEN = "********"
 # Settings of others, Spark's above all, are known by their names alone; a name too many does no harm.
 _SECRET_NAME = re.compile(
-    r"secret|passw|passphrase|token|credential|(access|account|private|api|signing).?key", re.IGNORECASE
+    r"secret|passw|passphrase|(^|[._-])(pass|pat|sas)($|[._-])|token|credential|"
+    r"(access|account|private|api|signing|encryption).?key",
+    re.IGNORECASE,
 )
 
 

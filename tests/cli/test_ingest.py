@@ -57,6 +57,18 @@ def test_a_plan_tells_which_rows_would_be_rejected(run: Run, plant: Plant) -> No
     assert "these versions are in" not in nothing
 
 
+def test_a_preview_tells_the_newest_value_where_the_ledger_ends_before_it(run: Run, plant: Plant) -> None:
+    path = plant.write("TOOL08/less.csv", report(8, 9, 10, 11, 12, rows=2))
+    plant.ingest(path)
+    path.write_text(report(8, rows=2))
+    plant.ingest(path)
+    [planned] = json.loads(run("quarantine", "preview", str(path), "--json").stdout)["plans"]
+    # What is newer than an hour is not in the ledger, and older values come to the same number.
+    last = [each for each in planned["spans"] if each["metric"] == "good_total"][-1]
+    assert (last["old"], last["new"]) == (3, 1)
+    assert "newest good_total -4 (5 becomes 1)" in run("quarantine", "preview", str(path)).stdout
+
+
 def test_what_is_scanned_again_is_not_counted_as_untouched(run: Run, plant: Plant) -> None:
     path = plant.write("TOOL07/late.csv", report(6, 8, 10))
     [planned] = json.loads(run("plan", str(path), "--json").stdout)["plans"]

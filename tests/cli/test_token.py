@@ -56,7 +56,7 @@ def test_a_token_ends_by_itself_unless_told_otherwise(run: Run) -> None:
     assert lifetime == timedelta(days=90)
 
 
-@pytest.mark.parametrize("name", ["local", "LOCAL"])
+@pytest.mark.parametrize("name", ["local", "LOCAL", "local "])
 def test_no_token_is_named_as_those_who_call_without_one(run: Run, name: str) -> None:
     refused = run("token", "create", name, "--scope", "read")
     assert (refused.returncode, f"no token can be named '{name}'" in refused.stderr) == (1, True)

@@ -173,3 +173,11 @@ def test_a_dataset_that_is_split_gives_its_files_away_in_the_next_run(plant: Pla
     text = run("status").stdout
     assert "1 files that no dataset takes any more" in text
     assert "z.csv: its 120 readings still count for tools/TOOL01" in text
+
+
+def test_a_dataset_that_is_renamed_is_told_with_the_numbers_of_its_new_name(plant: Plant, run: Run) -> None:
+    assert once(run)[0] == 0
+    plant.description.write_text(SETTINGS + WITH_HORIZON.replace('name = "tools"', 'name = "presses"'))
+    ended = run("up", "--once")
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert "good_total" in ended.stdout

@@ -13,7 +13,12 @@ from disarray.broker.transport import Announcement
 from disarray.control import connections, migrations
 from disarray.control.migrations import check_schema, migrate, prepare_schema
 from disarray.control.routines import routine_names
-from disarray.errors import FunctionsDifferError, ObjectInTheWayError, TransportUnavailableError
+from disarray.errors import (
+    FunctionsDifferError,
+    ObjectInTheWayError,
+    SchemaTooNewError,
+    TransportUnavailableError,
+)
 from disarray.model.notification import Notification
 
 if TYPE_CHECKING:
@@ -106,6 +111,25 @@ def test_an_older_program_works_beside_the_functions_of_a_newer_one_and_leaves_t
     install_other_functions(connection, program_version="99.0.0")
     prepare_schema(connection)
     assert not has_our_functions(connection)
+
+
+def test_an_older_program_does_not_migrate_over_the_functions_of_a_newer_one(connection: Connection) -> None:
+    install_other_functions(connection, program_version="99.0.0")
+    with pytest.raises(SchemaTooNewError, match=r"functions of disarray 99\.0\.0.*Nothing was changed"):
+        migrate(connection)
+    assert not has_our_functions(connection)
+
+
+def test_an_advisory_lock_of_a_reader_stops_no_upgrade(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    install_other_functions(connection)
+    reader = connect()
+    reader.execute("set role disarray_reader")
+    reader.execute("select pg_advisory_lock(%s)", (migrations.ADVISORY_LOCK,))
+    prepare_schema(connection)
+    assert has_our_functions(connection)
+    migrate(connection)
 
 
 def test_programs_that_find_other_functions_at_the_same_time_replace_them_once(

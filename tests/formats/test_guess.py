@@ -222,6 +222,7 @@ def test_a_header_name_that_begins_with_a_digit_hides_no_header() -> None:
     ("stamp", "layout"),
     [
         ("20240301101{0:03}", "%Y%m%d%H%M%S"),
+        ("2024030110{0:02}", "%Y%m%d%H%M"),
         ("20240301T101{0:03}", "%Y%m%dT%H%M%S"),
         ("20240301 101{0:03}", "%Y%m%d %H%M%S"),
     ],
@@ -245,6 +246,21 @@ def test_a_mark_between_thousands_is_no_text() -> None:
     assert (found.format["decimal"], found.format["thousands"]) == (",", ".")
     assert found.columns["leistung"]["type"] == "float64"
     assert any("'.': 1.234 is read as 1234" in check for check in found.checks)
+
+
+def test_whole_numbers_grouped_by_points_have_another_decimal_mark() -> None:
+    rows = "".join(f"2024-03-01 10:15:{second:02};12.345.{second:03}\n" for second in range(60))
+    found = guess(f"time;energy\n{rows}".encode(), {})
+    assert isinstance(found.format, dict)
+    assert (found.format["decimal"], found.format["thousands"]) == (",", ".")
+    assert found.columns["energy"]["type"] == "int64"
+
+
+def test_numbers_grouped_by_points_between_commas_are_text_and_no_error() -> None:
+    rows = "".join(f"2024-03-01 10:15:{second:02},12.345.{second:03}\n" for second in range(60))
+    found = guess(f"time,energy\n{rows}".encode(), {})
+    assert found.format == "csv"
+    assert found.columns["energy"]["type"] == "string"
 
 
 def test_points_of_decimals_and_dates_are_no_thousands() -> None:

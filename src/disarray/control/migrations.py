@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
+from psycopg import errors
+
 from disarray import __version__
 from disarray.control.routines import SQL_FOLDER, dependants_named, functions_hash, replace_functions
 from disarray.control.translation import translated_errors
@@ -101,6 +103,7 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
         applied = _applied(connection)
         _refuse_conflicts(applied, known)
         _refuse_downgrade(applied, known)
+        _refuse_older_functions(connection)
         missing = [
             migration for migration in known if migration.version not in {done.version for done in applied}
         ]
@@ -199,7 +202,28 @@ def _begin(connection: Connection) -> None:
     connection.execute("set local client_min_messages = warning")
     # Nothing that somebody put into the schema public takes part in this, whatever it is called.
     connection.execute("set local search_path = pg_catalog, pg_temp")
-    connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+    if not _is_locked(connection):
+        # Only before there is a schema. Any login can take an advisory lock, and would stop every upgrade with it.
+        connection.execute("select pg_advisory_xact_lock(%s)", (ADVISORY_LOCK,))
+        # Somebody may have made the schema meanwhile, and others lock its table.
+        _is_locked(connection)
+
+
+def _is_locked(connection: Connection) -> bool:
+    """Lock the schema against other programs that migrate; False where there is none, or not for this role."""
+    try:
+        with connection.transaction():
+            connection.execute("set local role disarray_owner")
+            connection.execute("lock table disarray.schema_migration in exclusive mode")
+            connection.execute("set local role none")
+    except (
+        errors.UndefinedTable,
+        errors.InvalidSchemaName,
+        errors.InvalidParameterValue,
+        errors.InsufficientPrivilege,
+    ):
+        return False
+    return True
 
 
 def _release_number(version: str | None) -> tuple[int, ...]:
@@ -265,6 +289,16 @@ def _refuse_downgrade(applied: list[AppliedMigration], known: tuple[Migration, .
         raise SchemaTooNewError(
             f"the database was migrated to {newer[-1].version} ({newer[-1].name}) by a newer program. Nothing was "
             "changed. Run 'disarray db migrate' with that one; this program can go on working beside it."
+        )
+
+
+def _refuse_older_functions(connection: Connection) -> None:
+    schema = read_schema(connection)
+    if _release_number(schema.program_version) > _release_number(__version__):
+        raise SchemaTooNewError(
+            f"the database runs the functions of disarray {schema.program_version}, which is newer than this one "
+            f"({__version__}). Nothing was changed. Run 'disarray db migrate' with that one; this program can go on "
+            "working beside it."
         )
 
 

@@ -38,6 +38,7 @@ _COMPACT = (
     "%Y%m%d_%H%M%S",
 )
 _COMPACT_SHAPE = re.compile(r"(19|20)\d{6}[T _-]?\d{6}(\.\d{1,6})?", re.ASCII)
+_COMPACT_MINUTES = re.compile(r"(19|20)\d{10}", re.ASCII)
 _EPOCHS = {"epoch s": (1e8, 1e10), "epoch ms": (1e11, 1e13), "epoch us": (1e14, 1e16)}
 _ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
 _ISO_WITH_OFFSET = re.compile(r".*(Z|[+-]\d\d:?\d\d)", re.ASCII)
@@ -81,6 +82,8 @@ def time_layouts(cells: Sequence[str]) -> tuple[str, ...]:
         return ("iso",)
     if is_most(sum(1 for value in values if _COMPACT_SHAPE.fullmatch(value)), len(values)):
         return _fitting(_COMPACT, values)
+    if is_most(sum(1 for value in values if _COMPACT_MINUTES.fullmatch(value)), len(values)):
+        return _fitting(["%Y%m%d%H%M"], values)
     return _fitting([f"{date} {clock}" for date in _DATES for clock in _CLOCKS], values)
 
 

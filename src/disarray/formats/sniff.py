@@ -96,7 +96,7 @@ def sniff(head: bytes) -> Sniffed | None:
     return Sniffed(
         encodings=encodings,
         delimiter=delimiter,
-        decimal=_decimal_mark(rows, delimiter),
+        decimal=_decimal_mark(rows, delimiter, thousands),
         thousands=thousands,
         header_line=table[at][0] + 1 if named else None,
         units_row=named and units,
@@ -159,7 +159,9 @@ def _is_grouped(cell: str) -> bool:
 def _thousands_mark(rows: Sequence[tuple[str, ...]], delimiter: str) -> str:
     """The mark that groups digits in threes, where some number leaves no doubt about it."""
     for mark, pattern in _GROUPED.items():
-        if mark != delimiter and any(pattern.fullmatch(cell) for row in rows for cell in row):
+        # With points the decimal mark would be the comma, which cannot be the delimiter too.
+        is_possible = mark != delimiter and not (mark == "." and delimiter == ",")
+        if is_possible and any(pattern.fullmatch(cell) for row in rows for cell in row):
             return mark
     return ""
 
@@ -172,7 +174,10 @@ def _are_units(cells: tuple[str, ...]) -> bool:
     return any(cells) and all(_UNIT_CELL.fullmatch(cell) for cell in cells)
 
 
-def _decimal_mark(rows: Sequence[tuple[str, ...]], delimiter: str) -> str:
+def _decimal_mark(rows: Sequence[tuple[str, ...]], delimiter: str, thousands: str) -> str:
+    if thousands == ".":
+        # Whole numbers alone show no decimal mark; it cannot be the one that groups them.
+        return ","
     marks: Counter[str] = Counter()
     for row in rows:
         for cell in row:

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 LOCAL_CALLER = "local"
 # Whatever came through a proxy is not from this machine, whoever its last hop was. There is no list of what they send.
 _FORWARDED = re.compile(
-    r"via|forwarded.*|proxy-.*|.*client-ip|.*-forwarded-.*|x-forwarded.*|x-(original|real|client|cluster|proxy|remote|host|"
-    r"scheme|url-scheme|envoy|amzn|amz|azure|appengine|arr|varnish).*|cf-.*|fastly-.*|akamai-.*|cdn-.*"
+    r"via|forwarded.*|proxy-.*|.*client-ip|.*-forwarded-.*|x-forwarded.*|x-(origin|real|client|cluster|proxy|remote|host|"
+    r"scheme|url-scheme|envoy|amzn|amz|azure|appengine|arr|varnish|nginx|traefik|haproxy|lb|ssl|tls).*|front-end-.*|"
+    r"cf-.*|fastly-.*|akamai-.*|cdn-.*"
 )
 
 

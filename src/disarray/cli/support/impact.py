@@ -86,7 +86,8 @@ def describe(impact: Impact) -> Iterator[str]:
         yield f"  {name} {describe_spans(spans, verb='becomes')}"
     for total in preview.totals:
         name = f"{total.channel} {total.metric}" if total.channel else total.metric
-        if name not in known or known[name][-1].new != total.new:
+        told = known[name][-1] if name in known else None
+        if told is None or (told.old, told.new) != (total.old, total.new):
             yield (
                 f"  newest {name} {shown_difference(total.old, total.new)} "
                 f"({shown_number(total.old)} becomes {shown_number(total.new)})"

@@ -21,7 +21,7 @@ begin
         raise exception 'a token has an id of 16 hexadecimal digits and a SHA-256 hash. Nothing was stored.'
         using errcode = 'DA001';
     end if;
-    if lower(p_token_name) = 'local' then
+    if lower(regexp_replace(p_token_name, '^\s+|\s+$', '', 'g')) = 'local' then
         raise exception 'no token can be named %: in the records that is whoever calls on this machine without one. Nothing was stored.',
             quote_literal(p_token_name)
         using errcode = 'DA001', hint = 'Choose another name.';
