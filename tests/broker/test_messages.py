@@ -35,7 +35,7 @@ metadata = st.dictionaries(
 )
 notifications = st.builds(
     Notification,
-    source_uri=printable.map("file:///".__add__),
+    source_uri=printable.map("share:".__add__),
     subject_key=printable,
     reason=st.sampled_from([Reason.FILE_NOTIFICATION, Reason.QUIET]),
     metadata=metadata,

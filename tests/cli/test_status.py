@@ -79,11 +79,11 @@ def test_a_name_that_looks_like_markup_is_shown_as_text(
     run_on_terminal: Callable[..., str], connection: Connection
 ) -> None:
     instances.register_instance(connection, "[red]Worker[/red]")
-    files.enqueue_file(connection, "file:///[bold]a", "[/nonsense]")
+    files.enqueue_file(connection, "share:[bold]a", "[/nonsense]")
     assert "[red]Worker[/red]" in run_on_terminal("status")
     listed = run_on_terminal("queue", "list")
     assert "[/nonsense]" in listed
-    assert "file:///[bold]a" in listed
+    assert "share:[bold]a" in listed
 
 
 def test_watching_goes_on_through_a_lost_connection_until_it_is_interrupted(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from psycopg import sql
 
 from disarray.control import events, files, instances, quarantine, queue
 from disarray.control.files import Notification, Reason
 from disarray.errors import AccessDeniedError, ControlError, InvalidRequestError, StalePlanError
 from disarray.model.notification import RESERVED_KEYS
+from disarray.model.uris import file_uri, is_spelled_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -174,3 +178,74 @@ def _define(session: Connection, *, is_on_purpose: bool) -> None:
         session.execute(
             "select disarray.register_dataset('cells', 'p1', 's1', '{}', '[]', %s)", (is_on_purpose,)
         )
+
+
+@pytest.mark.parametrize("path", ["/lab/cell 1.csv", "/lab/Zelle ä+~%41.csv"])
+@pytest.mark.parametrize("is_path_first", [True, False])
+def test_a_blacklisted_file_stays_so_under_its_other_name(
+    connection: Connection, connect_as: Callable[..., Connection], path: str, *, is_path_first: bool
+) -> None:
+    first, second = (path, file_uri(path)) if is_path_first else (file_uri(path), path)
+    files.enqueue_file(connection, first, "CELL1")
+    files.blacklist_file(connection, first, "CELL1", reason="a loose cable", by="ada")
+    agent = connect_as("disarray_agent")
+    [answer] = files.enqueue_files(
+        agent, [Notification(second, "CELL1", metadata={"content_hash": "v2", "dataset": "cells"})]
+    )
+    assert (answer.source_uri, answer.queue_id) == (first, None)
+    assert [each.source_uri for each in files.list_files(connection)] == [first]
+    with pytest.raises(InvalidRequestError, match=r"is known as .*Nothing was changed"):
+        files.blacklist_file(connection, second, "CELL1", reason="a loose cable", by="ada")
+
+
+def test_a_file_under_both_of_its_names_in_one_batch_is_one_file(connection: Connection) -> None:
+    files.enqueue_file(connection, CELL, "CELL1")
+    path = CELL.removeprefix("file://")
+    batch = [Notification(uri, "CELL1") for uri in (path, CELL, "file:///lab/other.csv")]
+    answers = files.enqueue_files(connection, batch)
+    assert sorted(answer.source_uri for answer in answers) == [CELL, "file:///lab/other.csv"]
+    assert len(files.list_files(connection)) == 2
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "file:///lab//cell.csv",
+        "file:///lab/./cell.csv",
+        "file:///lab/x/../cell.csv",
+        "file:///l%61b/cell.csv",
+        "file:///lab/cell%2ecsv",
+        "file:///lab/cell%c3%a4.csv",
+        "file:///lab/cell ä.csv",
+        "file://localhost/lab/cell.csv",
+        "FILE:///lab/cell.csv",
+        "file:/lab/cell.csv",
+        "file:///lab/",
+        "/lab//cell.csv",
+        "//lab/cell.csv",
+        "/lab/../cell.csv",
+        "/lab/cell.csv/.",
+    ],
+)
+def test_a_third_spelling_of_a_path_is_refused(connection: Connection, uri: str) -> None:
+    assert not is_spelled_right(uri)
+    with pytest.raises(InvalidRequestError, match="not the one spelling of its path"):
+        files.enqueue_file(connection, uri, "CELL1")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+def test_every_path_has_one_uri_which_the_database_knows(connection: Connection, name: str) -> None:
+    path = posixpath.normpath(f"/lab/{name}")
+    uri = file_uri(path)
+    assert is_spelled_right(uri)
+    assert is_spelled_right(path)
+    found = connection.execute(
+        """
+        select
+            disarray.other_spelling(%s), disarray.other_spelling(%s), disarray.check_uri(%s), disarray.check_uri(%s)
+        """,
+        (uri, path, uri, path),
+    ).fetchone()
+    assert found is not None
+    assert found[:2] == (path, uri)

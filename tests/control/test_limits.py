@@ -339,7 +339,7 @@ hostile_text = st.text(
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(uri=hostile_text.map("file:///".__add__), subject=hostile_text, name=hostile_text)
+@given(uri=hostile_text.map("share:".__add__), subject=hostile_text, name=hostile_text)
 def test_hostile_names_come_back_as_they_went_in(
     connect: Callable[[], Connection], uri: str, subject: str, name: str
 ) -> None:

@@ -223,6 +223,7 @@ merge_metadata                -      -       -         -
 merged_metadata               -      -       -         -
 merged_request                -      -       -         -
 next_subject                  -      -       -         -
+other_spelling                -      -       -         -
 parse_reason                  -      -       -         -
 queue_open_ranges             -      -       -         -
 queue_reconcile               -      -       -         -

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from disarray.broker.transport import Announcement
 from disarray.errors import BadMessageError
 from disarray.model.notification import RESERVED_KEYS, Notification, Reason
+from disarray.model.uris import is_spelled_right
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -86,6 +87,10 @@ def check_notification(notification: Notification, *, where: str = "the notifica
     ):
         if not 1 <= _byte_length(value, f"{where}.{name}") <= limit or _CONTROL.search(value):
             _refuse(f"{where}.{name} must have 1 to {limit} bytes and no control characters")
+    if not is_spelled_right(notification.source_uri):
+        _refuse(
+            f"{where}.uri is not the one spelling of its path: file:// and the absolute path, nothing escaped in vain"
+        )
     if notification.source_uri.startswith("subject:"):
         _refuse(f"{where}.uri must not begin with 'subject:'")
     if notification.reason not in ALLOWED_REASONS:

@@ -19,9 +19,21 @@ begin
         raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
         using errcode = 'DA001';
     end if;
+    -- A second spelling would be a second file: it would count although the first is blacklisted.
+    if p_source_uri ~* '^(/|file:)' and (
+        p_source_uri ~ '^/.*//|^//|/\.{0,2}$|/\.{1,2}/'
+        or (p_source_uri !~ '^/' and p_source_uri !~ '^file://(/([A-Za-z0-9_.~!$&''()*+,;=:@-]|%[0-9A-F]{2})+)+$')
+        -- Escaped without need.
+        or p_source_uri ~ '^file:.*%(2[146-9A-F]|3[0-9ABD]|4[0-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])'
+    ) then
+        raise exception 'source_uri % is not the one spelling of its path. Nothing was stored.', quote_literal(left(p_source_uri, 200))
+        using errcode = 'DA001',
+            hint = 'Write file:// and the absolute path, without "//", "." or ".." in it, and escape only what a uri cannot hold.';
+    end if;
 end
 $$;
-comment on function disarray.check_uri(text) is 'Refuse a uri that could not be stored, printed or indexed safely.';
+comment on function disarray.check_uri(text) is
+    'Refuse a uri that could not be stored, printed or indexed safely, and any but the one spelling of a path.';
 
 create function disarray.check_subject(p_subject_key text)
 returns void

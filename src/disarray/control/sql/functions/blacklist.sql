@@ -12,6 +12,10 @@ begin
     perform check_uri(p_source_uri);
     perform check_subject(p_subject_key);
     perform check_decision(p_reason, p_by);
+    if exists (select from file_info as file where file.source_uri = other_spelling(p_source_uri)) then
+        raise exception 'this file is known as %. Nothing was changed.', quote_literal(other_spelling(p_source_uri))
+        using errcode = 'DA001', hint = 'Name it so.';
+    end if;
     -- The file row comes first, whether the file is known or not: it is what enqueue_files locks before it looks at the blacklist.
     insert into file_info as file (source_uri, subject_key, status, first_seen_at, last_seen_at)
     values (p_source_uri, p_subject_key, 'blacklisted', v_now, v_now)

@@ -71,6 +71,7 @@ declare
     v_now constant timestamptz := clock();
     v_requests file_request[];
     v_new_uris text[];
+    v_known_otherwise text[];
 begin
     perform check_file_requests(p_source_uris, p_subject_keys, p_reasons, p_metadata);
     if p_instance_name is not null then
@@ -131,6 +132,33 @@ begin
     select coalesce(array_agg(inserted.source_uri), '{}')
     into v_new_uris
     from inserted;
+    v_known_otherwise := array(
+        select new.uri
+        from unnest(v_new_uris) as new (uri)
+        inner join file_info as file on other_spelling(new.uri) = file.source_uri
+    );
+    if cardinality(v_known_otherwise) > 0 then
+        -- A path and its uri are one file. Under a second name it would count although the first is blacklisted.
+        delete from file_info as file
+        where file.source_uri = any(v_new_uris);
+        return query
+        select
+            queued.source_uri,
+            queued.queue_id,
+            queued.verdict
+        from enqueue_requests(
+            array(
+                select case when given.uri = any(v_known_otherwise) then other_spelling(given.uri) else given.uri end
+                from unnest(p_source_uris) with ordinality as given (uri, place)
+                order by given.place
+            ),
+            p_subject_keys,
+            p_reasons,
+            p_instance_name,
+            p_metadata
+        ) as queued;
+        return;
+    end if;
 
     if cardinality(v_new_uris) < cardinality(v_requests) then
         v_requests := judge_known_files(v_requests, v_new_uris, v_now);
@@ -145,6 +173,53 @@ end
 $$;
 comment on function disarray.enqueue_requests(text[], text[], text[], text, jsonb[]) is
     'Take in whatever is asked about files: announcements, and what was decided by who may.';
+
+create function disarray.other_spelling(p_source_uri text)
+returns text
+language plpgsql
+immutable
+as $$
+begin
+    if p_source_uri ~ '^/' then
+        return 'file://' || (
+            select string_agg(
+                case
+                    when letter.text ~ '[A-Za-z0-9_.~/!$&''()*+,;=:@-]' then letter.text
+                    else upper(regexp_replace(encode(convert_to(letter.text, 'UTF8'), 'hex'), '(..)', '%\1', 'g'))
+                end,
+                ''
+                order by letter.place
+            )
+            from regexp_split_to_table(p_source_uri, '') with ordinality as letter (text, place)
+        );
+    end if;
+    if p_source_uri !~ '^file:///' then
+        return null;
+    end if;
+    if p_source_uri !~ '%' then
+        return substr(p_source_uri, 8);
+    end if;
+    return (
+        select convert_from(
+            string_agg(
+                case
+                    when part.text[1] ~ '^%' then decode(substr(part.text[1], 2), 'hex')
+                    else convert_to(part.text[1], 'UTF8')
+                end,
+                ''::bytea
+                order by part.place
+            ),
+            'UTF8'
+        )
+        from regexp_matches(substr(p_source_uri, 8), '%[0-9A-F]{2}|[^%]', 'g') with ordinality as part (text, place)
+    );
+exception
+    -- Bytes that are no text: such a path has one spelling.
+    when character_not_in_repertoire or untranslatable_character then
+        return null;
+end
+$$;
+comment on function disarray.other_spelling(text) is 'The path of a file for its uri, the uri for its path; NULL where there is none.';
 
 create function disarray.enqueue_request(
     p_source_uri text,
