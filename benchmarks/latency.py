@@ -25,8 +25,8 @@ from disarray import embedded
 from disarray.control import connections
 from disarray.demo.factory import DATASET
 from disarray.formats.loader import load_datasets
+from disarray.queries.metric_values import value_at
 from disarray.store.lake import Lake
-from disarray.store.values import value_at
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection

@@ -27,8 +27,8 @@ from benchmarks.telemetry_files import DAY_S, START_S, description
 from disarray.control import connections
 from disarray.engine.runner import SparkRunner
 from disarray.model.duration import DAY, HOUR
+from disarray.queries.metric_values import series, value_at
 from disarray.store.lake import Lake
-from disarray.store.values import series, value_at
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

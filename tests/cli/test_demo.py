@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 def value_of(url: str, folder: Path) -> int:
     token = (folder / ".disarray" / "api-token").read_text().strip()
     asked = urllib.request.Request(
-        f"{url}/api/v1/values?subject=TOOL07&metric=in_spec_total",
+        f"{url}/api/v1/values?subject_key=TOOL07&metric=in_spec_total",
         headers={"Authorization": f"Bearer {token}"},
     )
     with urllib.request.urlopen(asked) as answer:

@@ -85,7 +85,8 @@ def test_the_guide_gives_commands_that_can_be_copied() -> None:
     assert "at http://127.0.0.1:4711 and watches /tmp/demo/inbox; Ctrl-C ends it" in lines[0]
     token = '-H "Authorization: Bearer $(disarray token local)"'
     assert (
-        f"  curl {token} 'http://127.0.0.1:4711/api/v1/values?subject=TOOL07&metric=in_spec_total'" in lines
+        f"  curl {token} 'http://127.0.0.1:4711/api/v1/values?subject_key=TOOL07&metric=in_spec_total'"
+        in lines
     )
 
 

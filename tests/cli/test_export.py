@@ -10,7 +10,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
-from disarray.store.export import without_formulas
+from disarray.queries.export import without_formulas
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,8 +109,8 @@ def test_text_that_a_spreadsheet_would_compute_is_escaped_in_csv_and_in_nothing_
     escaped, plain, parquet = (
         read(tmp_path / name).to_pylist()[0] for name in ("a.csv", "b.csv", "c.parquet")
     )
-    assert escaped["subject"] == "'=HYPERLINK(1)"
-    assert plain["subject"] == parquet["subject"] == "=HYPERLINK(1)"
+    assert escaped["subject_key"] == "'=HYPERLINK(1)"
+    assert plain["subject_key"] == parquet["subject_key"] == "=HYPERLINK(1)"
     assert (escaped["watts"], escaped["good"]) == (-1.5, -7)
 
 

@@ -45,7 +45,7 @@ def test_a_value_at_an_instant_is_that_of_the_last_reading_before_it(run: Run, p
             "readings_dropped": False,
         }
     ]
-    assert (told["subject"], told["metric"], told["stale_from"]) == ("TOOL07", "good_total", None)
+    assert (told["subject_key"], told["metric"], told["stale_from"]) == ("TOOL07", "good_total", None)
     assert "has no reading at or before" in run("value", "TOOL07", "energy", "--at", "2026-09-01").stdout
 
 
@@ -118,7 +118,7 @@ def test_the_command_line_and_rest_give_the_same_document(run: Run, forgetful_pl
     plant = forgetful_plant
     app = create_app(Sources(plant.pool, plant.place.lake, plant.datasets))
     ada = Client(app, token=add_token(plant.pool, "ada", Scope.READ))
-    metric: Any = {"subject": "T1", "metric": "good_total"}
+    metric: Any = {"subject_key": "T1", "metric": "good_total"}
     dropped = ada.get("values", **metric, at="2026-10-01T00:30:00Z")
     assert dropped["values"] == [
         {
@@ -142,7 +142,7 @@ def test_the_command_line_and_rest_give_the_same_document(run: Run, forgetful_pl
     for (command, *options), document in asked:
         printed = run(command, "T1", "good_total", *options, "--json").stdout
         assert json.loads(printed) == document
-    rollup = ada.get("rollups", subject="T1", rollup="hourly")
+    rollup = ada.get("rollups", subject_key="T1", rollup="hourly")
     assert json.loads(run("rollup", "T1", "hourly", "--json").stdout) == rollup
     assert len(rollup["buckets"]) == 4
     assert "is not known any more" in run("value", "T1", "good_total", "--at", "2026-10-01T00:30").stdout

@@ -56,11 +56,11 @@ def said_by(name: str, text: str) -> Iterator[Said]:
 
 def stored_in(table: pa.Table) -> Iterator[tuple[Said, int]]:
     """The readings of an export with the running total of parts in spec."""
-    columns = ("subject", "event_time", "part", "work_order", "width", "in_spec_total")
+    columns = ("subject_key", "event_time", "part", "work_order", "width", "in_spec_total")
     event_us = table.column("event_time").cast("int64").to_pylist()
     others = {name: table.column(name).to_pylist() for name in columns if name != "event_time"}
     for subject, at_us, part, order, width, total in zip(
-        others["subject"],
+        others["subject_key"],
         event_us,
         others["part"],
         others["work_order"],

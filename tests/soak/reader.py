@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from disarray.control import connections
 from disarray.demo.factory import START
 from disarray.errors import DatabaseBusyError, DatabaseUnavailableError, ReadingsGoneError
-from disarray.store.readings import readings
+from disarray.queries.readings import readings
 from tests.soak.landing import is_ordinary, report_of, span_of
 
 if TYPE_CHECKING:

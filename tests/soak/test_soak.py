@@ -107,7 +107,7 @@ def export(rows: Sequence[Said]) -> pa.Table:
         totals.append(total)
     return pa.table(
         {
-            "subject": [said.subject for said in rows],
+            "subject_key": [said.subject for said in rows],
             "event_time": pa.array([said.at_us for said in rows], pa.timestamp("us", tz="UTC")),
             "part": pa.array([said.part for said in rows], pa.int64()),
             "work_order": [said.work_order for said in rows],

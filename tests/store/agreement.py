@@ -10,8 +10,8 @@ import pyarrow as pa
 from disarray.control import catalog
 from disarray.kernels.fragments.ordering import digest_table
 from disarray.model.segments import FIRST_US, LAST_US
+from disarray.queries.readings import readings
 from disarray.store.lake_readings import LakeReadings
-from disarray.store.readings import readings
 from disarray.store.segments import look_up_segments
 from disarray.store.timescale import TableReadings
 

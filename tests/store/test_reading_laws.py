@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from disarray.model.duration import DAY, HOUR, MINUTE
 from disarray.model.segments import LAST_US, datetime_of, microseconds_of
-from disarray.store.names import find_subjects
-from disarray.store.queries import query_series, query_value
-from disarray.store.readings import readings
+from disarray.queries.names import find_subjects
+from disarray.queries.readings import readings
+from disarray.queries.series import query_series
+from disarray.queries.values import query_value
 from tests.arrivals import DATASETS, MINUTES, Arrivals
 from tests.plant import Plant
 from tests.store.conftest import in_store
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.control.connections import Connection
-    from disarray.store.names import SubjectOf
+    from disarray.queries.names import SubjectOf
 
 pytestmark = pytest.mark.postgres
 

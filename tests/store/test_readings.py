@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.model.duration import HOUR, MINUTE
-from disarray.store.readings import readings
+from disarray.queries.readings import readings
 from tests.store.test_values import METRICS, START_US, expected, rows_of, write
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.model.duration import DAY, HOUR, MINUTE
-from disarray.store.rollups import rollup
+from disarray.queries.rollup_buckets import rollup
 from tests.store.test_values import START_US, rows_of, write
 
 if TYPE_CHECKING:
-    from disarray.store.rollups import RolledUp
+    from disarray.queries.rollup_buckets import RolledUp
     from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres

@@ -18,7 +18,7 @@ from disarray.kernels.scanning import table_rows
 from disarray.model.description.dataset import Store
 from disarray.model.description.readings_table import identifier, readings_table
 from disarray.model.duration import HOUR, MINUTE
-from disarray.store.readings import readings as readings_of
+from disarray.queries.readings import readings as readings_of
 from disarray.store.registering import register
 from tests.plant import Plant
 from tests.store.conftest import DATASET, in_store
@@ -108,7 +108,7 @@ def test_the_view_tells_what_the_program_tells_bit_for_bit(table_plant: Plant) -
         table_plant.ingest(write(table_plant, f"C1/{part}.csv", rows[part::3]))
     wanted = [
         (
-            row["subject"],
+            row["subject_key"],
             row["event_time"],
             row["channel"],
             *list(row.values())[3:-2],

@@ -17,13 +17,13 @@ from disarray.errors import (
 )
 from disarray.model.duration import HOUR, MINUTE, SECOND
 from disarray.model.segments import microseconds_of
-from disarray.store.values import series, value_at
+from disarray.queries.metric_values import series, value_at
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.model.description.metrics import Metric
-    from disarray.store.values import Value, Values
+    from disarray.queries.metric_values import Value, Values
     from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres

@@ -46,9 +46,9 @@ def client(empty_app: Starlette, token: str) -> Client:
         ({"limit": "1e3"}, "limit: expected a whole number"),
         ({"limit": "٣"}, "limit: expected a whole number"),
         ({"status": "lost"}, "status: expected one of pending, processed"),
-        ({"subject": ""}, "subject: expected 1 to 256 characters"),
-        ({"subject": "a\x00b"}, "subject: expected a text like"),
-        ({"nonsense": "1"}, "nonsense: expected no such name; there are status, subject, limit"),
+        ({"subject_key": ""}, "subject_key: expected 1 to 256 characters"),
+        ({"subject_key": "a\x00b"}, "subject_key: expected a text like"),
+        ({"nonsense": "1"}, "nonsense: expected no such name; there are status, subject_key, limit"),
     ],
     ids=str,
 )
@@ -66,7 +66,7 @@ def test_a_parameter_that_is_given_twice_is_refused(client: Client) -> None:
 
 @pytest.mark.parametrize("at", ["2026-10-01T00:00:00", "yesterday", "2026-13-01T00:00:00Z"])
 def test_an_instant_without_zone_is_refused(client: Client, at: str) -> None:
-    client.get("values", expect=400, subject="TOOL07", metric="energy", at=at)
+    client.get("values", expect=400, subject_key="TOOL07", metric="energy", at=at)
 
 
 @pytest.mark.parametrize(
@@ -76,15 +76,15 @@ def test_an_instant_without_zone_is_refused(client: Client, at: str) -> None:
         b"{",
         b"[]",
         b"\xff\xfe",
-        b'{"uri": "a"}',
-        b'{"uri": "a", "reason": null}',
-        b'{"uri": "a", "reason": "b", "by": "somebody else"}',
-        b'{"uri": "a", "uri": "b", "reason": "c"}',
-        b'{"uri": "\\ud800", "reason": "c"}',
-        b'{"uri": "a\\u0000", "reason": "c"}',
-        b'{"uri": NaN, "reason": "c"}',
-        b'{"uri": ' + b"9" * 5000 + b', "reason": "c"}',
-        b'{"uri": ' + b"[" * 30_000 + b"]" * 30_000 + b', "reason": "c"}',
+        b'{"source_uri": "a"}',
+        b'{"source_uri": "a", "reason": null}',
+        b'{"source_uri": "a", "reason": "b", "by": "somebody else"}',
+        b'{"source_uri": "a", "source_uri": "b", "reason": "c"}',
+        b'{"source_uri": "\\ud800", "reason": "c"}',
+        b'{"source_uri": "a\\u0000", "reason": "c"}',
+        b'{"source_uri": NaN, "reason": "c"}',
+        b'{"source_uri": ' + b"9" * 5000 + b', "reason": "c"}',
+        b'{"source_uri": ' + b"[" * 30_000 + b"]" * 30_000 + b', "reason": "c"}',
     ],
     ids=lambda body: body[:20].decode("latin-1"),
 )
@@ -118,7 +118,7 @@ def test_unknown_paths_and_methods_are_told_as_problems(client: Client) -> None:
 
 def test_names_are_data_and_never_markup(client: Client) -> None:
     name = "<script>alert(1)</script>'; drop table disarray.file_info; --"
-    response = client.http.get("/api/v1/values", params={"subject": name, "metric": "m"})
+    response = client.http.get("/api/v1/values", params={"subject_key": name, "metric": "m"})
     assert response.status_code == 404
     assert response.headers["content-type"] == "application/problem+json"
     assert name in response.json()["detail"]

@@ -17,8 +17,12 @@ def test_files_that_disagree_are_listed_and_counted_with_each_of_them(plant: Pla
     assert ada.get("conflicts") == {"conflicts": [], "more": False}
     correction = plant.write("TOOL07/correction.csv", "time,watts,good\n2026-10-01T09:00:00+00:00,77.5,1\n")
     plant.ingest(correction)
-    [found] = ada.get("conflicts", subject="TOOL07")["conflicts"]
+    [found] = ada.get("conflicts", subject_key="TOOL07")["conflicts"]
     assert (found["winner"], found["loser"]) == (str(plant.inbox / "TOOL07/new.csv"), str(correction))
     assert found["examples"][0]["differences"] == {"watts": [9.0, 77.5], "good": [0, 1]}
-    assert ada.get("conflicts", subject="TOOL08")["conflicts"] == []
-    assert ada.get("files/show", uri=str(correction))["conflicts"] == {"won": 0, "lost": 1, "segments": 1}
+    assert ada.get("conflicts", subject_key="TOOL08")["conflicts"] == []
+    assert ada.get("files/show", source_uri=str(correction))["conflicts"] == {
+        "won": 0,
+        "lost": 1,
+        "segments": 1,
+    }

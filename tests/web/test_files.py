@@ -14,62 +14,63 @@ pytestmark = pytest.mark.postgres
 
 
 def total(ada: Client) -> object:
-    [value] = ada.get("values", subject="TOOL07", metric="good_total")["values"]
+    [value] = ada.get("values", subject_key="TOOL07", metric="good_total")["values"]
     return value["value"]
 
 
 def test_files_are_listed_by_uri_and_the_list_says_when_there_are_more(plant: Plant, ada: Client) -> None:
     listed = ada.get("files")
-    assert [file["uri"].rpartition("/")[2] for file in listed["files"]] == ["0.csv", "new.csv"]
+    assert [file["source_uri"].rpartition("/")[2] for file in listed["files"]] == ["0.csv", "new.csv"]
     assert (listed["more"], listed["files"][0]["status"]) == (False, "processed")
     assert ada.get("files", limit="1")["more"] is True
     assert ada.get("files", status="failed")["files"] == []
-    assert ada.get("files", subject="TOOL08")["files"] == []
+    assert ada.get("files", subject_key="TOOL08")["files"] == []
 
 
 def test_a_file_is_shown_with_its_whole_history(plant: Plant, ada: Client) -> None:
     uri = str(plant.inbox / "TOOL07/0.csv")
-    story = ada.get("files/show", uri=uri)
-    assert story["file"]["subject"] == "TOOL07"
+    story = ada.get("files/show", source_uri=uri)
+    assert story["subject_key"] == "TOOL07"
     assert story["fragments"]["active"]["readings"] == 120
-    assert [event["event"] for event in story["events"]] == ["completed", "enqueued"]
+    assert [event["event_type"] for event in story["events"]] == ["completed", "enqueued"]
     assert (
-        "no file 'nowhere' was ever announced" in ada.get("files/show", uri="nowhere", expect=404)["detail"]
+        "no file 'nowhere' was ever announced"
+        in ada.get("files/show", source_uri="nowhere", expect=404)["detail"]
     )
 
 
 def test_a_blacklisted_file_counts_for_nothing_until_it_is_allowed_again(plant: Plant, ada: Client) -> None:
     uri = str(plant.inbox / "TOOL07/0.csv")
     before = total(ada)
-    assert ada.post("files/blacklist", uri=uri, reason="broken sensor")["queue_id"] is not None
+    assert ada.post("files/blacklist", source_uri=uri, reason="broken sensor")["queue_id"] is not None
     plant.drain()
     assert total(ada) != before
-    ada.post("files/allow", uri=uri, reason="it was the cable")
+    ada.post("files/allow", source_uri=uri, reason="it was the cable")
     plant.drain()
     assert total(ada) == before
     decisions = [
-        (event["event"], event["who"], event["details"]["reason"])
-        for event in ada.get("files/show", uri=uri)["events"]
-        if event["event"] in ("blacklisted", "allowed")
+        (event["event_type"], event["metadata"]["by"], event["metadata"]["reason"])
+        for event in ada.get("files/show", source_uri=uri)["events"]
+        if event["event_type"] in ("blacklisted", "allowed")
     ]
     assert decisions == [("allowed", "ada", "it was the cable"), ("blacklisted", "ada", "broken sensor")]
 
 
 def test_what_cannot_be_decided_is_refused(plant: Plant, ada: Client) -> None:
     uri = str(plant.inbox / "TOOL07/0.csv")
-    assert "is not blacklisted" in ada.post("files/allow", uri=uri, reason="x", expect=409)["detail"]
+    assert "is not blacklisted" in ada.post("files/allow", source_uri=uri, reason="x", expect=409)["detail"]
     for action in ("reingest", "blacklist", "allow"):
-        ada.post(f"files/{action}", uri="nowhere", reason="x", expect=404)
-        ada.post(f"files/{action}", uri=uri, expect=400)
-    ada.post("files/blacklist", uri=uri, reason="   ", expect=422)
+        ada.post(f"files/{action}", source_uri="nowhere", reason="x", expect=404)
+        ada.post(f"files/{action}", source_uri=uri, expect=400)
+    ada.post("files/blacklist", source_uri=uri, reason="   ", expect=422)
 
 
 def test_a_reingest_is_queued_and_recorded_with_who_and_why(plant: Plant, ada: Client) -> None:
     uri = str(plant.inbox / "TOOL07/0.csv")
-    queue_id = ada.post("files/reingest", uri=uri, reason="the parser was mended")["queue_id"]
+    queue_id = ada.post("files/reingest", source_uri=uri, reason="the parser was mended")["queue_id"]
     assert plant.rows("select queue_id, reason::text from disarray.ingest_queue") == [(queue_id, "reingest")]
     plant.drain()
-    told = ada.get("files/show", uri=uri)["events"]
+    told = ada.get("files/show", source_uri=uri)["events"]
     assert ("ada", "the parser was mended") in [
-        (event["who"], event["details"].get("reason")) for event in told
+        (event["metadata"].get("by"), event["metadata"].get("reason")) for event in told
     ]

@@ -25,26 +25,28 @@ def dead(plant: Plant) -> str:
 
 def test_a_dead_letter_is_retried_with_who_and_why(plant: Plant, ada: Client, dead: str) -> None:
     [letter] = ada.get("dead-letters")["dead_letters"]
-    assert (letter["uri"], letter["asked_for"]) == (dead, "file_notification")
+    assert (letter["source_uri"], letter["reason"]) == (dead, "file_notification")
     assert letter["last_error"]
-    assert ada.get("dead-letters", subject="TOOL08")["dead_letters"] == []
+    assert ada.get("dead-letters", subject_key="TOOL08")["dead_letters"] == []
     assert ada.get("dead-letters", failed_before="2020-01-01T00:00:00Z")["dead_letters"] == []
     plant.write("TOOL07/dead.csv", report(12))
-    answer = ada.post("dead-letters/retry", uris=[dead, dead], reason="the export was mended")
+    answer = ada.post("dead-letters/retry", source_uris=[dead, dead], reason="the export was mended")
     assert list(answer["queue_ids"]) == [dead]
     plant.drain()
     assert ada.get("dead-letters")["dead_letters"] == []
-    [event] = ada.get("events", event="dead_letter_retried")["events"]
-    assert (event["who"], event["details"]["reason"]) == ("ada", "the export was mended")
+    [event] = ada.get("events", event_type="dead_letter_retried")["events"]
+    assert (event["metadata"]["by"], event["metadata"]["reason"]) == ("ada", "the export was mended")
 
 
 def test_a_discarded_dead_letter_is_no_longer_listed(plant: Plant, ada: Client, dead: str) -> None:
     other = str(plant.inbox / "TOOL07/0.csv")
-    ada.post("dead-letters/discard", uris=[dead, other], reason="known rubbish", expect=409)
+    ada.post("dead-letters/discard", source_uris=[dead, other], reason="known rubbish", expect=409)
     assert len(ada.get("dead-letters")["dead_letters"]) == 1
-    assert ada.post("dead-letters/discard", uris=[dead], reason="known rubbish") == {"uris": [dead]}
+    assert ada.post("dead-letters/discard", source_uris=[dead], reason="known rubbish") == {
+        "source_uris": [dead]
+    }
     assert ada.get("dead-letters")["dead_letters"] == []
-    ada.post("dead-letters/retry", uris=[], reason="x", expect=400)
+    ada.post("dead-letters/retry", source_uris=[], reason="x", expect=400)
 
 
 def test_a_worker_is_paused_drained_and_resumed(plant: Plant, ada: Client) -> None:
@@ -61,12 +63,12 @@ def test_a_worker_is_paused_drained_and_resumed(plant: Plant, ada: Client) -> No
 
 
 def test_runs_and_events_are_listed_newest_first(plant: Plant, ada: Client, late: str) -> None:
-    runs = ada.get("runs", subject="TOOL07")["runs"]
+    runs = ada.get("runs", subject_key="TOOL07")["runs"]
     assert len(runs) == 3
     assert runs[0]["committed_at"] > runs[-1]["committed_at"]
     assert ada.get("runs", limit="1")["more"] is True
-    events = ada.get("events", uri=late)["events"]
-    assert [event["event"] for event in events] == ["completed", "enqueued"]
+    events = ada.get("events", source_uri=late)["events"]
+    assert [event["event_type"] for event in events] == ["completed", "enqueued"]
     assert ada.get("events", since="2100-01-01T00:00:00Z")["events"] == []
 
 
@@ -101,7 +103,7 @@ def test_a_repair_is_asked_for_only_where_numbers_are_stale(plant: Plant, ada: C
             values ('TOOL07', '2026-10-01', 'infinity', 'test', now())
             """
         )
-    [asked] = ada.post("subjects/reconcile", subjects=["TOOL07"], reason="nightly")["subjects"]
+    [asked] = ada.post("subjects/reconcile", subject_keys=["TOOL07"], reason="nightly")["subjects"]
     assert asked["queue_id"] is not None
     plant.drain()
     assert ada.get("status")["open_dirty_ranges"] == 0

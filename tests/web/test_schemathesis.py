@@ -31,8 +31,8 @@ def test_whatever_is_sent_is_answered_as_documented(plant: Plant, late: str, tmp
         f"""
         [parameters]
         # Names that there are, beside those that are made up: so the answers with content are looked at too.
-        "query.uri" = "{late}"
-        "query.subject" = "TOOL07"
+        "query.source_uri" = "{late}"
+        "query.subject_key" = "TOOL07"
         "query.metric" = "energy"
         "query.rollup" = "hourly"
         [checks]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.store.values import value_at
+from disarray.queries.metric_values import value_at
 from disarray.web.api import rollups
 from tests.cli.conftest import report
 
@@ -24,7 +24,7 @@ def test_a_value_has_every_bit_of_the_stored_one(plant: Plant, ada: Client) -> N
         [stored] = value_at(
             connection, plant.place.lake, dataset=dataset, subject_key="TOOL07", metric=metric
         ).values
-    answer = ada.get("values", subject="TOOL07", metric="energy")
+    answer = ada.get("values", subject_key="TOOL07", metric="energy")
     [value] = answer["values"]
     assert value["value"] == stored.number
     assert value["final"] is True
@@ -32,17 +32,19 @@ def test_a_value_has_every_bit_of_the_stored_one(plant: Plant, ada: Client) -> N
 
 
 def test_values_inside_a_segment_and_before_the_first_reading(plant: Plant, ada: Client) -> None:
-    inside = ada.get("values", subject="TOOL07", metric="good_total", at="2026-10-01T02:30:10+02:00")
+    inside = ada.get("values", subject_key="TOOL07", metric="good_total", at="2026-10-01T02:30:10+02:00")
     [value] = inside["values"]
     assert (value["at"], value["reading_at"]) == ("2026-10-01T00:30:10Z", "2026-10-01T00:30:00Z")
-    before = ada.get("values", subject="TOOL07", metric="good_total", at="2026-09-30T00:00:00Z")
+    before = ada.get("values", subject_key="TOOL07", metric="good_total", at="2026-09-30T00:00:00Z")
     assert before["values"] == []
 
 
 def test_a_series_has_a_value_for_each_instant(plant: Plant, ada: Client) -> None:
     def ask(every: str, expect: int = 200) -> Any:
         span = ("2026-10-01T00:00:00Z", "2026-10-01T12:00:00Z")
-        return ada.get("series", expect=expect, span=span, subject="TOOL07", metric="good_total", every=every)
+        return ada.get(
+            "series", expect=expect, span=span, subject_key="TOOL07", metric="good_total", every=every
+        )
 
     values = ask("1 h")["values"]
     assert [value["at"][11:13] for value in values] == [f"{hour:02}" for hour in range(13)]
@@ -53,10 +55,12 @@ def test_a_series_has_a_value_for_each_instant(plant: Plant, ada: Client) -> Non
 
 def test_unknown_names_are_answered_with_the_nearest(plant: Plant, ada: Client) -> None:
     assert (
-        "did you mean 'TOOL07'?" in ada.get("values", subject="TOOL7", metric="energy", expect=404)["detail"]
+        "did you mean 'TOOL07'?"
+        in ada.get("values", subject_key="TOOL7", metric="energy", expect=404)["detail"]
     )
     assert (
-        "did you mean 'energy'?" in ada.get("values", subject="TOOL07", metric="enrgy", expect=404)["detail"]
+        "did you mean 'energy'?"
+        in ada.get("values", subject_key="TOOL07", metric="enrgy", expect=404)["detail"]
     )
 
 
@@ -65,7 +69,7 @@ def test_rollups_subjects_and_restatements_are_those_of_the_store(
 ) -> None:
     answer = ada.get(
         "rollups",
-        subject="TOOL07",
+        subject_key="TOOL07",
         rollup="hourly",
         span=("2026-10-01T08:00:00Z", "2026-10-01T10:00:00Z"),
     )
@@ -75,33 +79,33 @@ def test_rollups_subjects_and_restatements_are_those_of_the_store(
     ]
     [subject] = ada.get("subjects")["subjects"]
     assert subject == {
-        "subject": "TOOL07",
+        "subject_key": "TOOL07",
         "dataset": "tools",
         "first": "2026-10-01T00:00:00Z",
         "last": "2026-10-01T11:59:30Z",
     }
-    restated = ada.get("restatements", subject="TOOL07")["restatements"]
+    restated = ada.get("restatements", subject_key="TOOL07")["restatements"]
     assert {each["metric"] for each in restated} == {"energy", "good_total"}
-    assert restated[0]["uris"] == [late]
+    assert restated[0]["source_uris"] == [late]
 
 
-@pytest.mark.parametrize("place", ["channel", "dataset", "subject", "metric"])
+@pytest.mark.parametrize("place", ["channel", "dataset", "subject_key", "metric"])
 def test_no_parameter_takes_nul(plant: Plant, ada: Client, place: str) -> None:
-    asked: Any = {"subject": "TOOL07", "metric": "energy"} | {place: "a\x00b"}
+    asked: Any = {"subject_key": "TOOL07", "metric": "energy"} | {place: "a\x00b"}
     assert ada.get("values", **asked, expect=400)["detail"].startswith(f"{place}: expected a text like")
 
 
 @pytest.mark.parametrize("instant", ["9999-12-31T23:59:59-23:59", "0001-01-01T00:00:00+23:59"])
 def test_an_instant_that_is_none_in_utc_is_refused(plant: Plant, ada: Client, instant: str) -> None:
-    told = ada.get("values", subject="TOOL07", metric="energy", at=instant, expect=422)
+    told = ada.get("values", subject_key="TOOL07", metric="energy", at=instant, expect=422)
     assert "not within the years 1 to 9999 in UTC" in told["detail"]
     span = ("2026-10-01T00:00:00Z", instant)
-    ada.get("series", subject="TOOL07", metric="energy", span=span, every="365 d", expect=422)
-    ada.get("rollups", subject="TOOL07", rollup="hourly", span=span, expect=422)
+    ada.get("series", subject_key="TOOL07", metric="energy", span=span, every="365 d", expect=422)
+    ada.get("rollups", subject_key="TOOL07", rollup="hourly", span=span, expect=422)
 
 
 def test_a_date_is_its_midnight_in_utc_as_on_the_command_line(plant: Plant, ada: Client) -> None:
-    metric: Any = {"subject": "TOOL07", "metric": "good_total"}
+    metric: Any = {"subject_key": "TOOL07", "metric": "good_total"}
     by_date = ada.get("values", **metric, at="2026-10-02")
     assert by_date == ada.get("values", **metric, at="2026-10-02T00:00:00Z")
     for no_date in ("2026-10-32", "2026-10", "20261002", "2026-10-02T08:00", "2026-W40-1"):
@@ -111,7 +115,7 @@ def test_a_date_is_its_midnight_in_utc_as_on_the_command_line(plant: Plant, ada:
 def test_a_series_without_ends_is_of_all_readings_and_too_long_a_one_is_refused(
     plant: Plant, ada: Client
 ) -> None:
-    metric: Any = {"subject": "TOOL07", "metric": "good_total"}
+    metric: Any = {"subject_key": "TOOL07", "metric": "good_total"}
     values = ada.get("series", **metric, every="5 h")["values"]
     assert [value["at"][11:13] for value in values] == ["00", "05", "10", "15"]
     assert values[-1]["value"] == ada.get("values", **metric)["values"][0]["value"]
@@ -126,9 +130,9 @@ def test_rollups_and_subjects_beyond_the_limit_are_refused_or_cut_and_said_so(
     assert (len(whole["subjects"]), whole["more"]) == (1, False)
     plant.ingest(plant.write("TOOL08/a.csv", report(0)))
     cut = ada.get("subjects", limit="1")
-    assert ([each["subject"] for each in cut["subjects"]], cut["more"]) == (["TOOL07"], True)
+    assert ([each["subject_key"] for each in cut["subjects"]], cut["more"]) == (["TOOL07"], True)
     monkeypatch.setattr(rollups, "MOST_VALUES", 3)
-    refused = ada.get("rollups", subject="TOOL07", rollup="hourly", expect=422)
+    refused = ada.get("rollups", subject_key="TOOL07", rollup="hourly", expect=422)
     assert "more than 3 parts of buckets" in refused["detail"]
     one = ("2026-10-01T09:00:00Z", "2026-10-01T10:00:00Z")
-    assert len(ada.get("rollups", subject="TOOL07", rollup="hourly", span=one)["buckets"]) == 1
+    assert len(ada.get("rollups", subject_key="TOOL07", rollup="hourly", span=one)["buckets"]) == 1

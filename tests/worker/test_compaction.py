@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from disarray.control import files, housekeeping
 from disarray.engine.jobs.compact_job import compact_subjects
-from disarray.store.readings import readings
+from disarray.queries.readings import readings
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep import subject_upkeep
 from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings

@@ -14,9 +14,9 @@ from disarray.control.files import Reason
 from disarray.errors import FragmentDamagedError
 from disarray.model.duration import MINUTE
 from disarray.model.segments import microseconds_of
+from disarray.queries.metric_values import series, value_at
+from disarray.queries.readings import readings
 from disarray.store.audit.audit import AuditSettings, audit
-from disarray.store.readings import readings
-from disarray.store.values import series, value_at
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, START
 from tests.worker.soundness import assert_sound, assert_stored

@@ -13,8 +13,8 @@ import pytest
 
 from disarray.control import files, housekeeping, queue
 from disarray.errors import ReadingsGoneError
+from disarray.queries.readings import readings
 from disarray.store import sweeping
-from disarray.store.readings import readings
 from disarray.worker.upkeep import housekeeping as chores
 from disarray.worker.upkeep.housekeeping import keep_house, sweep, vacuum
 from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from disarray.store.readings import Readings
+    from disarray.queries.readings import Readings
     from disarray.store.sweeping import LakeEntry
     from tests.plant import Plant
 

@@ -14,9 +14,9 @@ from disarray.engine.runner import InProcessRunner
 from disarray.errors import NotBuiltYetError, SupersededDefinitionError
 from disarray.formats.loader import load_datasets
 from disarray.model.segments import microseconds_of
-from disarray.store.names import find_metric, find_subjects
+from disarray.queries.metric_values import value_at
+from disarray.queries.names import find_metric, find_subjects
 from disarray.store.registering import register
-from disarray.store.values import value_at
 from disarray.worker.passes import committing, ingest, rebuilding
 from disarray.worker.passes.rehearsal import rehearse
 from disarray.worker.passes.work import Workplace

@@ -11,8 +11,8 @@ from disarray.control import files, quarantine
 from disarray.control.files import Reason
 from disarray.errors import SegmentSealedError
 from disarray.model.segments import microseconds_of
-from disarray.store.readings import readings
-from disarray.store.values import value_at
+from disarray.queries.metric_values import value_at
+from disarray.queries.readings import readings
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.store.values import Values
+    from disarray.queries.metric_values import Values
 
 pytestmark = pytest.mark.postgres
 

@@ -100,12 +100,6 @@ class Restatement:
     is_redefined: bool  # because the definition of the dataset changed
     restated_at: datetime
 
-    @property
-    def causes(self) -> str:
-        """Because of what, as a person would tell it."""
-        files = [uri.rpartition("/")[2] for uri in self.source_uris]
-        return ", ".join([*(["a new definition of the dataset"] if self.is_redefined else []), *files])
-
 
 def list_subjects(
     connection: Connection,

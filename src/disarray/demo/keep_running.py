@@ -60,7 +60,7 @@ def guide(url: str, folder: Path, *, program: str) -> Iterator[str]:
     yield f"\nIt keeps running at {url} and watches {folder / 'inbox'}; Ctrl-C ends it. In another terminal:\n"
     yield f"  cd {folder}"
     token = f'-H "Authorization: Bearer $({program} token local)"'
-    yield f"  curl {token} '{url}/api/v1/values?subject={LATE_TOOL}&metric={METRIC}'"
+    yield f"  curl {token} '{url}/api/v1/values?subject_key={LATE_TOOL}&metric={METRIC}'"
     yield f"  {program} restatements {LATE_TOOL}           # what the late files changed"
     yield f"  {program} explain {LATE_TOOL} {METRIC}  # where a number comes from"
     yield f"  {program} status                        # what waits, what failed, who works"

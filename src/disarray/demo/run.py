@@ -178,7 +178,7 @@ def _take_in(place: Workplace, inbox: Path, arrivals: Sequence[Arrival]) -> list
 def _totals(place: Workplace, *, until: datetime) -> list[tuple[datetime, float]]:
     """What a user reads of the late tool now, every six hours and after its last report."""
     from disarray.model.segments import datetime_of, microseconds_of
-    from disarray.store.values import series
+    from disarray.queries.metric_values import series
 
     [dataset] = place.datasets.values()
     with place.pool.connection() as connection:
@@ -220,8 +220,9 @@ def _count(place: Workplace, figures: Figures) -> None:
     from disarray.control.catalog import load_segments
     from disarray.control.files import list_files
     from disarray.control.quarantine import list_quarantine
-    from disarray.control.values import list_restatements, list_subjects
+    from disarray.control.values import list_subjects
     from disarray.model.segments import FIRST_US, LAST_US
+    from disarray.queries.restatements import list_restatements
     from disarray.worker.passes.rehearsal import rehearse_release
 
     with place.pool.connection() as connection:
@@ -232,9 +233,10 @@ def _count(place: Workplace, figures: Figures) -> None:
             ):
                 counted.update(readings=segment.readings, duplicates=segment.duplicates)
         figures.readings, figures.duplicates = counted["readings"], counted["duplicates"]
+        found = list_restatements(connection, subject_key=LATE_TOOL)
         figures.restatements = [
             f"{noted.metric} {describe_spans(spans, verb='became')}"
-            for noted, spans in ledger_spans(list_restatements(connection, subject_key=LATE_TOOL))
+            for noted, spans in ledger_spans(found.restatements)
         ]
         for waiting in list_quarantine(connection):
             figures.quarantined.append(

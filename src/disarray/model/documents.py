@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
+
+Document = TypeVar("Document")
 
 
 def public_name(name: str) -> str:
@@ -26,3 +28,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [plain(each) for each in value]
     return value
+
+
+def document_of(kind: type[Document], record: object, **others: object) -> Document:
+    """A document made of the fields of a record that have its names, and of what is given beside it."""
+    names = [each.name for each in fields(kind) if each.name not in others]  # type: ignore[arg-type]
+    return kind(**{name: getattr(record, name) for name in names}, **others)

@@ -65,6 +65,11 @@ def datetime_of(event_us: int) -> datetime:
     return _EPOCH + timedelta(microseconds=event_us)
 
 
+def instant_of(event_us: int | None) -> datetime | None:
+    """The same where there may be none."""
+    return None if event_us is None else datetime_of(event_us)
+
+
 def microseconds_of(instant: datetime) -> int:
     """The instant as int64 microseconds since 1970; a naive datetime would mean a guessed zone."""
     if instant.tzinfo is None:

@@ -13,7 +13,6 @@ from disarray.cli.support.rendering import (
     AsJson,
     Limit,
     counted,
-    json_instant,
     known_uri,
     print_json,
     shown_instant,
@@ -22,7 +21,9 @@ from disarray.cli.support.rendering import (
 from disarray.cli.support.text_tables import Table, print_parts
 
 if TYPE_CHECKING:
-    from disarray.control.conflicts import FileConflict
+    from collections.abc import Sequence
+
+    from disarray.queries.conflicts import FileConflict
 
 
 def conflicts(
@@ -34,15 +35,15 @@ def conflicts(
     as_json: AsJson = False,
 ) -> None:
     """List readings on which files disagree under one key: the key, the instant, both values, and whose counts."""
-    from disarray.control.conflicts import list_conflicts
+    from disarray.queries.conflicts import list_conflicts
 
     use_zone(context)
     with control_session(configuration(context)) as connection:
         uri = None if file is None else known_uri(connection, file)[0]
-        found = list_conflicts(connection, subject_key=subject, source_uri=uri, limit=limit + 1)
-    shown = found[:limit]
+        found = list_conflicts(connection, subject_key=subject, source_uri=uri, limit=limit)
+    shown = found.conflicts
     if as_json:
-        print_json([_document(each) for each in shown])
+        print_json(shown)
         return
     if not shown:
         typer.echo("No files disagree under one key.")
@@ -59,7 +60,7 @@ def conflicts(
     listed = sum(len(each.examples) for each in shown)
     if total > listed:
         typer.echo(f"In all {counted(total, 'reading')}; of each segment the earliest are listed.")
-    if len(found) > limit:
+    if found.more:
         typer.echo(f"There are more than {limit} pairs of files and segments; --limit shows them.", err=True)
 
 
@@ -73,6 +74,7 @@ def conflicts_line(conflicts: dict[str, int]) -> str:
 
 
 def _rows(found: FileConflict) -> list[list[str]]:
+    examples: Sequence[dict[str, Any]] = found.examples
     return [
         [
             f"{found.subject_key}/{each['channel']}" if each["channel"] else found.subject_key,
@@ -80,24 +82,12 @@ def _rows(found: FileConflict) -> list[list[str]]:
             each["key_values"] or "-",
             _values(each["differences"], 0),
             _values(each["differences"], 1),
-            found.winner_uri,
-            found.loser_uri,
+            found.winner,
+            found.loser,
         ]
-        for each in found.examples
+        for each in examples
     ]
 
 
 def _values(differences: dict[str, list[Any]], side: int) -> str:
     return ", ".join(f"{name} {json.dumps(values[side])}" for name, values in differences.items())
-
-
-def _document(found: FileConflict) -> dict[str, Any]:
-    return {
-        "dataset": found.dataset,
-        "subject": found.subject_key,
-        "segment": json_instant(found.segment_us),
-        "winner": found.winner_uri,
-        "loser": found.loser_uri,
-        "conflicts": found.conflicts,
-        "examples": [each | {"at": json_instant(each["event_us"])} for each in found.examples],
-    }

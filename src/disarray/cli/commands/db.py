@@ -67,8 +67,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
 ) -> None:
     """Show the server and the version of its schema; nothing is started or changed."""
-    from disarray.cli.support.database_session import running_dsn
     from disarray.control import connections, migrations
+    from disarray.queries.project import running_dsn
 
     with connections.connect(
         running_dsn(configuration(context)), application_name="disarray cli"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -23,6 +22,7 @@ from disarray.cli.support.rendering import (
     print_json,
     shown_moment,
     tell_dry_run,
+    tell_more,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
@@ -48,15 +48,14 @@ def list_given_up(
     context: typer.Context, *, subject: OfSubject = None, limit: Limit = 100, as_json: AsJson = False
 ) -> None:
     """List what was given up, oldest first, with the error of the last attempt."""
-    from disarray.control.dead_letters import list_dead_letters
+    from disarray.queries.dead_letters import list_dead_letters
 
     use_zone(context)
     with control_session(configuration(context)) as connection:
-        found = list_dead_letters(connection, subject_key=subject, limit=limit + 1)
-    shown = found[:limit]
+        found = list_dead_letters(connection, subject_key=subject, limit=limit)
     if as_json:
-        print_json([asdict(dead) for dead in shown])
-    elif shown:
+        print_json(found.dead_letters)
+    elif found.dead_letters:
         rows = [
             [
                 shown_moment(dead.failed_at),
@@ -66,13 +65,12 @@ def list_given_up(
                 dead.source_uri,
                 (dead.last_error or "-")[:SHOWN_ERROR],
             ]
-            for dead in shown
+            for dead in found.dead_letters
         ]
         print_parts([Table(["since", "subject", "asked for", "attempts", "file", "error"], rows)])
     else:
         typer.echo("No dead letters.")
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
+    tell_more(found.more, limit)
 
 
 @app.command()

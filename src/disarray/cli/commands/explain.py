@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.model.description.metrics import Metric
-    from disarray.store.explanation import Explanation
+    from disarray.queries.explanations import Explanation
 
 
 def explain(
@@ -50,8 +49,8 @@ def explain(
     use_zone(context, zone)
     at_us = None if at is None else parse_instant(at)
     with open_project(context) as project:
-        from disarray.store.explanation import explain as explain_value
-        from disarray.store.names import find_metric, find_subjects
+        from disarray.queries.explanations import explain as explain_value
+        from disarray.queries.names import find_metric, find_subjects
 
         subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
         found, chosen = find_metric(subjects, metric)
@@ -68,7 +67,7 @@ def explain(
         print_json(
             {
                 "dataset": found.dataset.name,
-                "subject": subject,
+                "subject_key": subject,
                 "metric": chosen.name,
                 "unit": chosen.unit,
                 "explanations": [_document(each) for each in told],
@@ -92,7 +91,7 @@ def _document(told: Explanation) -> dict[str, Any]:
         "base": told.base,
         "local": told.local,
         "segment": told.segment,
-        "restatements": [asdict(noted) for noted in told.restatements],
+        "restatements": list(told.restatements),
     }
 
 

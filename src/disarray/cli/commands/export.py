@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disarray.cli.support.project import Project
-    from disarray.store.names import SubjectOf
-    from disarray.store.readings import Readings
+    from disarray.queries.names import SubjectOf
+    from disarray.queries.readings import Readings
 
 
 class What(enum.StrEnum):
@@ -42,7 +42,7 @@ class What(enum.StrEnum):
 
 
 class ExportFormat(enum.StrEnum):
-    """As `store.export.FileFormat`, which needs Arrow; help must not."""
+    """As `queries.export.FileFormat`, which needs Arrow; help must not."""
 
     CSV = "csv"
     PARQUET = "parquet"
@@ -86,8 +86,8 @@ def export(
     from_us = FIRST_US if from_ is None else parse_instant(from_)
     to_us = LAST_US if to is None else parse_instant(to)
     with open_project(context) as project:
-        from disarray.store.export import FileFormat, stream_writer, table_writer
-        from disarray.store.names import find_subjects
+        from disarray.queries.export import FileFormat, stream_writer, table_writer
+        from disarray.queries.names import find_subjects
 
         subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
         schema = _schema(what, subjects)
@@ -161,8 +161,8 @@ def _format_of(output: str, given: ExportFormat | None) -> ExportFormat:
 
 
 def _schema(what: What, subjects: Sequence[SubjectOf]) -> pa.Schema:
-    from disarray.store.export import METRICS_SCHEMA, ROLLUPS_SCHEMA
-    from disarray.store.readings import readings_with_values_schema
+    from disarray.queries.export import METRICS_SCHEMA, ROLLUPS_SCHEMA
+    from disarray.queries.readings import readings_with_values_schema
 
     if what is What.METRICS:
         return METRICS_SCHEMA
@@ -188,8 +188,8 @@ def _schema(what: What, subjects: Sequence[SubjectOf]) -> pa.Schema:
 def _tables(
     project: Project, what: What, subject: SubjectOf, *, from_us: int, to_us: int
 ) -> Readings | Iterator[pa.Table]:
-    from disarray.store.export import metrics_tables, rollups_tables
-    from disarray.store.readings import readings
+    from disarray.queries.export import metrics_tables, rollups_tables
+    from disarray.queries.readings import readings
 
     if what is What.READINGS:
         return readings(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,15 +25,17 @@ from disarray.cli.support.rendering import (
     shown_instant,
     shown_moment,
     tell_dry_run,
+    tell_more,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
 from disarray.model.file_status import FileStatus  # noqa: TC001 (typer reads it when it runs)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from disarray.control.events import FileEvent
+    from disarray.queries.events import FileEvent
+    from disarray.queries.files import FileStory
 
 app = typer.Typer(no_args_is_help=True, help="Files that were ever announced.")
 
@@ -51,14 +52,13 @@ def list_known(
     as_json: AsJson = False,
 ) -> None:
     """List files by uri."""
-    from disarray.control.files import list_files
+    from disarray.queries.files import list_files
 
     with control_session(configuration(context)) as connection:
-        found = list_files(connection, status=status, subject_key=subject, limit=limit + 1)
-    shown = found[:limit]
+        found = list_files(connection, status=status, subject_key=subject, limit=limit)
     if as_json:
-        print_json([asdict(record) for record in shown])
-    elif shown:
+        print_json(found.files)
+    elif found.files:
         rows = [
             [
                 record.subject_key,
@@ -67,33 +67,31 @@ def list_known(
                 str(record.process_count),
                 record.source_uri,
             ]
-            for record in shown
+            for record in found.files
         ]
         print_parts([Table(["subject", "dataset", "status", "processed", "file"], rows)])
     else:
         typer.echo("No such file was ever announced.")
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
+    tell_more(found.more, limit)
 
 
 @app.command()
 def show(context: typer.Context, file: File, *, zone: InZone = None, as_json: AsJson = False) -> None:
     """Show all that is known of a file, and all that ever happened to it."""
     use_zone(context, zone)
-    from disarray.control.events import list_file_events
+    from disarray.queries.files import find_file, show_file
 
     with control_session(configuration(context)) as connection:
-        uri, known = known_uri(connection, file)
-        history = list_file_events(connection, uri)
+        story = show_file(connection, find_file(connection, file))
     if as_json:
-        print_json(known | {"events": [asdict(event) for event in history]})
+        print_json(story)
         return
-    print_parts([Table(["", ""], list(_facts(known))), *_segments(known["segments"])])
-    for line in known["rejected_rows"]:
+    print_parts([Table(["", ""], list(_facts(story))), *_segments(story.segments)])
+    for line in story.rejected_rows:
         typer.echo(f"line {line['line']}: {line['reason']} {line['detail']}: {line['sample']!r}")
-    if known["rejected_count"] > len(known["rejected_rows"]):
-        typer.echo(f"{known['rejected_count']:,} rejected lines are kept, the first are shown.")
-    print_parts([Table(["when", "what", "who", ""], [_event(event) for event in reversed(history)])])
+    if story.rejected_count > len(story.rejected_rows):
+        typer.echo(f"{story.rejected_count:,} rejected lines are kept, the first are shown.")
+    print_parts([Table(["when", "what", "who", ""], [_event(event) for event in reversed(story.events)])])
 
 
 @app.command()
@@ -171,7 +169,7 @@ def _tell(uri: str, queue_id: int | None, what: str, *, dry_run: bool, as_json: 
     tell_dry_run(dry_run)
 
 
-def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
+def _facts(story: FileStory) -> Iterator[list[str]]:
     for name in (
         "source_uri",
         "subject_key",
@@ -181,33 +179,34 @@ def _facts(known: dict[str, Any]) -> Iterator[list[str]]:
         "content_hash",
         "process_count",
     ):
-        if known[name] is not None:
-            yield [name.replace("_", " "), str(known[name])]
-    if known["logical_start"] is not None:
-        first, last = (datetime.fromisoformat(known[name]) for name in ("logical_start", "logical_end"))
-        yield ["readings", f"{shown_at(first)} to {shown_at(last)}"]
-    if known["parked_hash"] is not None:
-        parked = known["metadata"].get("parked_version") or {}
+        if getattr(story, name) is not None:
+            yield [name.replace("_", " "), str(getattr(story, name))]
+    if story.logical_start is not None and story.logical_end is not None:
+        yield ["readings", f"{shown_at(story.logical_start)} to {shown_at(story.logical_end)}"]
+    metadata: dict[str, Any] = story.metadata
+    if story.parked_hash is not None:
+        parked = metadata.get("parked_version") or {}
         lines = f"; lines: {_counted_lines(parked['lines'])}" if "lines" in parked else ""
-        yield ["parked version", f"{known['parked_hash']}, since {known['parked_at']}{lines}"]
-    if known["rejected_hash"] is not None:
-        yield ["rejected version", known["rejected_hash"]]
-    for state, count in known["fragments"].items():
+        yield ["parked version", f"{story.parked_hash}, since {shown_moment(story.parked_at)}{lines}"]
+    if story.rejected_hash is not None:
+        yield ["rejected version", story.rejected_hash]
+    fragments: dict[str, Any] = story.fragments
+    for state, count in fragments.items():
         yield [state, f"{counted(count['readings'], 'reading')} in {counted(count['fragments'], 'fragment')}"]
-    if lines := known["metadata"].get("lines"):
-        yield ["lines", _counted_lines(lines)]
-    clashes = known["conflicts"]
+    if counts_by_line := metadata.get("lines"):
+        yield ["lines", _counted_lines(counts_by_line)]
+    clashes: dict[str, Any] = story.conflicts
     if clashes["won"] or clashes["lost"]:
         disagree = counted(clashes["won"] + clashes["lost"], "reading")
         counts = f"{clashes['won']:,} of this file's count, {clashes['lost']:,} do not"
         yield ["conflicts", f"{disagree} of which another file says something else under one key; {counts}"]
-    if known["failed_at"] is not None:
-        what = "discarded dead letter" if known["discarded_at"] is not None else "dead letter"
-        asked = known["failed_request"]["reason"]
-        yield [what, f"since {known['failed_at']}, {asked}, {counted(known['retry_count'], 'attempt')}"]
-    if known["blacklist"] is not None:
-        listed = known["blacklist"]
-        yield ["blacklisted", f"by {listed['blacklisted_by']}: {listed['reason']}"]
+    if story.failed_at is not None:
+        what = "discarded dead letter" if story.discarded_at is not None else "dead letter"
+        asked = (story.failed_request or {}).get("reason")
+        attempts = counted(story.retry_count, "attempt")
+        yield [what, f"since {shown_moment(story.failed_at)}, {asked}, {attempts}"]
+    if story.blacklist is not None:
+        yield ["blacklisted", f"by {story.blacklist['blacklisted_by']}: {story.blacklist['reason']}"]
 
 
 def _counted_lines(lines: dict[str, int]) -> str:
@@ -222,7 +221,7 @@ def _event(event: FileEvent) -> list[str]:
     ]
 
 
-def _segments(segments: list[dict[str, Any]]) -> Iterator[Table]:
+def _segments(segments: Sequence[dict[str, Any]]) -> Iterator[Table]:
     if segments:
         rows = [
             [

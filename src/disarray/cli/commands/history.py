@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -15,18 +13,23 @@ from disarray.cli.support.rendering import (
     AsJson,
     InZone,
     Limit,
-    json_instant,
     known_uri,
     parse_instant,
     parse_length,
     print_json,
+    shown_at,
     shown_event,
-    shown_instant,
     shown_moment,
+    tell_more,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
 from disarray.errors import DisarrayError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from disarray.queries.runs import Run
 
 subjects_app = typer.Typer(no_args_is_help=True, help="Look at subjects.")
 runs_app = typer.Typer(no_args_is_help=True, help="Look at committed passes.")
@@ -54,45 +57,26 @@ def list_all(
 ) -> None:
     """List every subject ever seen: its files, what waits, who holds it, the span of its readings."""
     use_zone(context, zone)
-    from disarray.control.subjects import list_subject_states
-    from disarray.control.values import SubjectSpan, list_subjects
+    from disarray.queries.subjects import list_subject_states
 
     with control_session(configuration(context)) as connection:
-        states = list_subject_states(connection, limit=limit + 1)
-        spans: dict[str, list[SubjectSpan]] = defaultdict(list)
-        for span in list_subjects(connection):
-            spans[span.subject_key].append(span)
-    shown = states[:limit]
+        found = list_subject_states(connection, limit=limit)
     if as_json:
-        print_json(
-            [
-                asdict(state)
-                | {
-                    "datasets": {
-                        span.dataset: {
-                            "first": json_instant(span.first_us),
-                            "last": json_instant(span.last_us),
-                        }
-                        for span in spans[state.subject_key]
-                    }
-                }
-                for state in shown
-            ]
-        )
-    elif shown:
+        print_json(found.subjects)
+    elif found.subjects:
         rows = [
             [
                 state.subject_key,
-                ", ".join(span.dataset for span in spans[state.subject_key]) or "-",
-                shown_instant(min((span.first_us for span in spans[state.subject_key]), default=None)),
-                shown_instant(max((span.last_us for span in spans[state.subject_key]), default=None)),
+                ", ".join(state.datasets) or "-",
+                _end(min, [span.first for span in state.datasets.values()]),
+                _end(max, [span.last for span in state.datasets.values()]),
                 str(state.files),
                 str(state.dead_letters),
                 str(state.waiting_items),
                 state.held_by or "-",
                 shown_moment(state.stale_from) if state.stale_from else "final",
             ]
-            for state in shown
+            for state in found.subjects
         ]
         headings = [
             "subject",
@@ -108,8 +92,7 @@ def list_all(
         print_parts([Table(headings, rows)])
     else:
         typer.echo("No subject was ever seen.")
-    if len(states) > limit:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
+    tell_more(found.more, limit)
 
 
 @runs_app.command("list")
@@ -117,27 +100,28 @@ def list_passes(
     context: typer.Context, *, subject: OfSubject = None, limit: Limit = 100, as_json: AsJson = False
 ) -> None:
     """List committed passes over subjects, newest first."""
-    from disarray.control.runs import list_runs
+    from disarray.queries.runs import list_runs
 
     use_zone(context)
     with control_session(configuration(context)) as connection:
         found = list_runs(connection, subject_key=subject, limit=limit)
     if as_json:
-        print_json([asdict(run) for run in found])
-    elif found:
+        print_json(found.runs)
+    elif found.runs:
         rows = [
             [
                 shown_moment(run.committed_at),
-                str(run.run_id),
+                run.run_id,
                 run.subject_key,
                 run.instance_name,
-                "; ".join(run.metadata.get("plans", [])) or "nothing to read or scan",
+                _plans(run),
             ]
-            for run in found
+            for run in found.runs
         ]
         print_parts([Table(["committed", "run", "subject", "worker", "what it did"], rows)])
     else:
         typer.echo("Nothing was committed.")
+    tell_more(found.more, limit)
 
 
 def events(
@@ -151,7 +135,7 @@ def events(
     as_json: AsJson = False,
 ) -> None:
     """List what happened to files, subjects and workers, newest first."""
-    from disarray.control.events import list_events
+    from disarray.queries.events import list_events
 
     use_zone(context)
     with control_session(configuration(context)) as connection:
@@ -161,14 +145,13 @@ def events(
             subject_key=subject,
             source_uri=None if file is None else known_uri(connection, file)[0],
             event_type=kind,
-            limit=limit + 1,
+            limit=limit,
         )
-    shown = found[:limit]
     if as_json:
-        print_json([asdict(event) for event in shown])
-    elif shown:
+        print_json(found.events)
+    elif found.events:
         rows = []
-        for event in shown:
+        for event in found.events:
             what, who, details = shown_event(event.event_type, event.instance_name, event.metadata)
             about = event.source_uri or "-"
             rows.append(
@@ -177,8 +160,16 @@ def events(
         print_parts([Table(["when", "what", "who", "subject", "file", ""], rows)])
     else:
         typer.echo("Nothing of that happened.")
-    if len(found) > limit:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
+    tell_more(found.more, limit)
+
+
+def _end(choose: Callable[[list[datetime]], datetime], ends: list[datetime]) -> str:
+    return shown_at(choose(ends)) if ends else "-"
+
+
+def _plans(run: Run) -> str:
+    plans: Any = run.metadata.get("plans", [])
+    return "; ".join(plans) or "nothing to read or scan"
 
 
 def _moment(text: str) -> datetime:

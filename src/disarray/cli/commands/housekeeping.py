@@ -36,7 +36,8 @@ def housekeeping(
 ) -> None:
     """Keep the lake and the catalog small, once; a worker does so every hour. No number changes."""
     try:
-        from disarray.worker.process.local import configured_datasets, open_house, open_workplace
+        from disarray.queries.project import configured_datasets
+        from disarray.worker.process.local import open_house, open_workplace
         from disarray.worker.process.scheduler import Scheduler
         from disarray.worker.upkeep.housekeeping import keep_house
     except ModuleNotFoundError as error:

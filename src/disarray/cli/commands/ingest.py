@@ -29,7 +29,8 @@ def ingest(
         from disarray.cli.support.notifying import notifications_of
         from disarray.control.files import enqueue_files
         from disarray.control.instances import InstanceState, instance_state
-        from disarray.worker.process.local import configured_datasets, open_workplace
+        from disarray.queries.project import configured_datasets
+        from disarray.worker.process.local import open_workplace
         from disarray.worker.process.scheduler import Scheduler
     except ModuleNotFoundError as error:
         raise ConfigError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from enum import StrEnum
 from typing import Annotated
 
 import typer
@@ -19,27 +17,21 @@ from disarray.cli.support.rendering import (
     Limit,
     Reason,
     counted,
-    json_instant,
     known_uri,
     print_json,
-    shown_instant,
+    shown_at,
     tell_dry_run,
+    tell_more,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
+from disarray.model.quarantine_part import Part
 
 app = typer.Typer(
     no_args_is_help=True, help="Readings that came too late to be believed unasked: look, release, reject."
 )
 
 File = Annotated[str, typer.Argument(help="A path or a uri.")]
-
-
-class Part(StrEnum):
-    """What waits of a file: each is a decision of its own."""
-
-    READINGS = "readings"
-    VERSION = "version"
 
 
 OnePart = Annotated[
@@ -59,19 +51,15 @@ def list_quarantined(
 ) -> None:
     """List what waits for a decision, oldest first."""
     use_zone(context, zone)
-    from disarray.control.quarantine import list_quarantine
+    from disarray.queries.quarantine import list_quarantine
 
     with control_session(configuration(context)) as connection:
         found = list_quarantine(connection, subject_key=subject, limit=limit)
+    tell_more(found.more, limit)
     if as_json:
-        print_json(
-            [
-                asdict(each) | {"first": json_instant(each.first_us), "last": json_instant(each.last_us)}
-                for each in found
-            ]
-        )
+        print_json(found.waiting)
         return
-    if not found:
+    if not found.waiting:
         typer.echo("Nothing is in quarantine.")
         return
     rows = [
@@ -80,11 +68,11 @@ def list_quarantined(
             each.why,
             str(each.segments),
             f"{each.readings:,}",
-            shown_instant(each.first_us),
-            shown_instant(each.last_us),
+            "-" if each.first is None else shown_at(each.first),
+            "-" if each.last is None else shown_at(each.last),
             each.source_uri,
         ]
-        for each in found
+        for each in found.waiting
     ]
     print_parts([Table(["subject", "why", "segments", "readings", "from", "to", "file"], rows)])
 

@@ -56,9 +56,9 @@ def rebuild(
     """Put the definitions of disarray.toml in force, and queue what has to be made anew under them."""
     try:
         from disarray.control.definitions import queue_rebuilds
+        from disarray.queries.project import configured_datasets
         from disarray.store.belonging import belonging_files, queue_moves
         from disarray.store.registering import register
-        from disarray.worker.process.local import configured_datasets
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"`rebuild` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disarray.cli.support.spans import Span
-    from disarray.control.values import Restatement
+    from disarray.queries.restatements import Restatement
 
 
 def rollup(
@@ -52,7 +51,7 @@ def rollup(
     from_us = None if from_ is None else parse_instant(from_)
     to_us = None if to is None else parse_instant(to)
     with open_project(context) as project:
-        from disarray.store.queries import query_rollup
+        from disarray.queries.rollups import query_rollup
 
         answer = query_rollup(
             project.connection,
@@ -100,16 +99,16 @@ def restatements(
     """List published values that were changed after people may have used them, newest first."""
     use_zone(context, zone)
     from disarray.cli.support.spans import ledger_spans
-    from disarray.control.values import list_restatements
+    from disarray.queries.restatements import list_restatements
 
     with control_session(configuration(context)) as connection:
         found = list_restatements(connection, subject_key=subject, limit=limit)
     if as_json:
-        print_json([asdict(each) for each in found])
+        print_json(found.restatements)
         return
-    if not found:
+    if not found.restatements:
         typer.echo("Nothing was restated.")
-    for noted, spans in ledger_spans(found):
+    for noted, spans in ledger_spans(found.restatements):
         typer.echo(_sentence(noted, spans))
 
 

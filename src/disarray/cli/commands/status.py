@@ -13,7 +13,7 @@ import typer
 
 from disarray.cli.commands.conflicts import conflicts_line
 from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session, running_dsn
+from disarray.cli.support.database_session import control_session
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import Table, drawn_parts, is_terminal, print_parts
 
@@ -90,6 +90,7 @@ def _watch(config: Config, first: Status, show: Callable[[Status], None] | None)
     """Show one status after another; without a way to show them, on a terminal in place."""
     from disarray.control.connections import open_pool
     from disarray.control.retries import call_idempotent
+    from disarray.queries.project import running_dsn
 
     # Pooled, so that a restart of the server is no end to watching.
     with (

@@ -44,13 +44,8 @@ def copy(
     as_json: AsJson = False,
 ) -> None:
     """Move the readings of a dataset into another store, subject by subject; interrupted, it goes on when run again."""
-    try:
-        from disarray.worker.process.local import configured_datasets
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`store copy` works as a worker does and needs {error.name}; "
-            "install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
+    from disarray.queries.project import configured_datasets
+
     config = configuration(context)
     datasets = configured_datasets(config)
     if dataset not in datasets:
@@ -122,8 +117,15 @@ def _copy(
     """Change the store, then move what is there; the subjects that remain, and what failed."""
     from disarray.control.readings import change_store
     from disarray.failpoints import failpoint
-    from disarray.worker.passes.store_copy import drain_copies
-    from disarray.worker.process.local import open_pool, open_workplace
+
+    try:
+        from disarray.worker.passes.store_copy import drain_copies
+        from disarray.worker.process.local import open_pool, open_workplace
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`store copy` works as a worker does and needs {error.name}; "
+            "install it with `pip install 'disarray-pipeline[worker]'`"
+        ) from error
 
     with open_pool(config, application_name="disarray store copy") as pool, pool.connection() as connection:
         change_store(connection, datasets[name], store)

@@ -194,7 +194,7 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
 
 
 def _numbers(place: Workplace, changed: list[tuple[str, str]]) -> Iterator[list[str]]:
-    from disarray.store.values import value_at
+    from disarray.queries.metric_values import value_at
 
     with place.pool.connection() as connection:
         for name, subject in changed[:SHOWN_SUBJECTS]:

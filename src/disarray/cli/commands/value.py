@@ -24,7 +24,7 @@ from disarray.cli.support.rendering import (
 from disarray.cli.support.text_tables import Table, print_parts
 
 if TYPE_CHECKING:
-    from disarray.store.queries import Value, Values
+    from disarray.queries.values import Value, Values
 
 
 def value(
@@ -44,7 +44,7 @@ def value(
     use_zone(context, zone)
     at_us = None if at is None else parse_instant(at)
     with open_project(context) as project:
-        from disarray.store.queries import query_value
+        from disarray.queries.values import query_value
 
         answer = query_value(
             project.connection,
@@ -93,7 +93,7 @@ def series(
     to_us = None if to is None else parse_instant(to)
     every_us = parse_length(every)
     with open_project(context) as project:
-        from disarray.store.queries import query_series
+        from disarray.queries.series import query_series
 
         answer = query_series(
             project.connection,
@@ -138,7 +138,7 @@ def _state(value: Value) -> str:
 
 
 def _sentence(document: Values, value: Value) -> str:
-    name = f"{document.subject}/{value.channel}" if value.channel else document.subject
+    name = f"{document.subject_key}/{value.channel}" if value.channel else document.subject_key
     if value.readings_dropped:
         return (
             f"{name} {document.metric} at {shown_at(value.at)} is not known any more: the readings of its segment "

@@ -7,24 +7,22 @@ import json
 import os
 from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from disarray.errors import DisarrayError
 from disarray.model.documents import plain
-from disarray.model.duration import parse_duration
 from disarray.model.printable import visible_json
 from disarray.model.segments import datetime_of, microseconds_of
-from disarray.model.uris import file_uri
+from disarray.queries.instants import read_instant, read_length
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
-    from disarray.store.names import SubjectOf
+    from disarray.queries.names import SubjectOf
 
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 InDataset = Annotated[str | None, typer.Option("--dataset", help="Where a subject has several.")]
@@ -74,34 +72,17 @@ def use_zone(context: typer.Context, given: str | None = None) -> None:
 def parse_instant(text: str) -> int:
     """Microseconds of an ISO time; one that names no zone is in the zone of the viewer, UTC unless told otherwise."""
     try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no ISO time such as 2026-10-02T08:00Z") from None
-    try:
-        if instant.tzinfo is None:
-            instant = _in_zone(instant, _VIEWER.get())
-        return microseconds_of(instant.astimezone(UTC))
-    except OverflowError:
-        raise typer.BadParameter(f"{text!r} is not within the years 1 to 9999 in UTC") from None
-
-
-def _in_zone(local: datetime, zone: tzinfo) -> datetime:
-    """The first of the instants at which clocks of the zone show this."""
-    instant = local.replace(tzinfo=zone, fold=0)
-    if instant.astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local:
-        raise typer.BadParameter(f"no clock of {zone} shows {local.isoformat()}: it is put forward over it")
-    return instant
+        return read_instant(text, zone=_VIEWER.get())
+    except DisarrayError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
 def parse_length(text: str) -> int:
     """Microseconds of a duration of at least one."""
     try:
-        length = parse_duration(text)
+        return read_length(text)
     except DisarrayError as error:
         raise typer.BadParameter(str(error)) from None
-    if not length:
-        raise typer.BadParameter("it has to be longer than nothing")
-    return length
 
 
 def shown_instant(us: int | None) -> str:
@@ -185,6 +166,12 @@ def tell_dry_run(is_dry: bool) -> None:
         typer.echo("This was a dry run: nothing was changed.")
 
 
+def tell_more(is_cut: bool, limit: int) -> None:
+    """Say that a list was cut off."""
+    if is_cut:
+        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
+
+
 def print_json(document: Any, *, err: bool = False) -> None:
     """One JSON document, floats with every bit, instants in UTC."""
     written = json.dumps(plain(document), indent=2, default=str, ensure_ascii=False)
@@ -193,16 +180,7 @@ def print_json(document: Any, *, err: bool = False) -> None:
 
 def known_uri(connection: Connection, file: str) -> tuple[str, Metadata]:
     """The uri under which a file is known, and what is known of it; a path or a uri may be given."""
-    from disarray.control.files import describe_file, list_files
-    from disarray.errors import UnknownNameError
-    from disarray.model.description.spec_table import near_miss
+    from disarray.queries.files import find_file
 
-    path = str(Path(file).absolute())
-    for uri in (file, file_uri(path), path):
-        known = describe_file(connection, uri)
-        if known is not None:
-            return uri, known
-    by_name = {record.source_uri.rpartition("/")[2] for record in list_files(connection, limit=10_000)}
-    raise UnknownNameError(
-        f"no file {file} was ever announced; {near_miss(Path(file).name, by_name) if by_name else 'none was'}"
-    )
+    known = find_file(connection, file)
+    return known["source_uri"], known

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from disarray.control.commits import RestatedSpan
-    from disarray.control.values import Number, Restatement
+    from disarray.control.values import Number
+    from disarray.queries.restatements import Restatement
 
 SHOWN_SPANS = 4
 

@@ -5,6 +5,8 @@ from datetime import datetime
 from typing import Annotated
 
 from disarray.control import dead_letters
+from disarray.queries import dead_letters as view
+from disarray.queries.dead_letters import DeadLetters
 from disarray.web.parameters import Limit, Reason, Subject, Uri
 from disarray.web.route import API, Call, Route, Scope
 from disarray.web.schema import About
@@ -16,39 +18,16 @@ Uris = Annotated[list[Uri], About(text="Files, all or none.", min_length=1, max_
 class DeadLettersAsked:
     """Whose dead letters, and how old."""
 
-    subject: Subject | None = None
+    subject_key: Subject | None = None
     failed_before: datetime | None = None
     limit: Limit = 100
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeadLetter:
-    """A file whose last request failed for good; `asked_for` is that request, `last_error` why it failed."""
-
-    uri: str
-    subject: str
-    dataset: str | None
-    asked_for: str
-    attempts: int
-    crashes: int
-    failed_at: datetime
-    last_error: str | None
-    content_hash: str | None
-
-
-@dataclass(frozen=True)
-class DeadLetters:
-    """What was given up, oldest first; `more` where the limit cut the list off."""
-
-    dead_letters: list[DeadLetter]
-    more: bool
 
 
 @dataclass(frozen=True)
 class DeadLetterDecision:
     """What is decided about which of them, and why."""
 
-    uris: Uris
+    source_uris: Uris
     reason: Reason
 
 
@@ -63,45 +42,30 @@ class Retried:
 class Discarded:
     """These are no longer listed. The files stay known; a new version of one revives it."""
 
-    uris: list[str]
+    source_uris: list[str]
 
 
 def list_dead_letters(call: Call, asked: DeadLettersAsked) -> DeadLetters:
     """What was given up and not discarded, oldest first."""
-    found = dead_letters.list_dead_letters(
+    return view.list_dead_letters(
         call.connection,
-        subject_key=asked.subject,
+        subject_key=asked.subject_key,
         failed_before=asked.failed_before,
-        limit=asked.limit + 1,
+        limit=asked.limit,
     )
-    shown = [
-        DeadLetter(
-            uri=each.source_uri,
-            subject=each.subject_key,
-            dataset=each.dataset,
-            asked_for=each.reason,
-            attempts=each.attempts,
-            crashes=each.crashes,
-            failed_at=each.failed_at,
-            last_error=each.last_error,
-            content_hash=each.content_hash,
-        )
-        for each in found[: asked.limit]
-    ]
-    return DeadLetters(shown, more=len(found) > asked.limit)
 
 
 def retry_dead_letters(call: Call, asked: DeadLetterDecision) -> Retried:
     """Ask for the same once more, with a full set of attempts."""
     items = dead_letters.retry_dead_letters(
-        call.connection, _unique(asked.uris), reason=asked.reason, by=call.who
+        call.connection, _unique(asked.source_uris), reason=asked.reason, by=call.who
     )
     return Retried({uri: int(queue_id) for uri, queue_id in items.items()})
 
 
 def discard_dead_letters(call: Call, asked: DeadLetterDecision) -> Discarded:
     """Take them off the list."""
-    uris = _unique(asked.uris)
+    uris = _unique(asked.source_uris)
     dead_letters.discard_dead_letters(call.connection, uris, reason=asked.reason, by=call.who)
     return Discarded(uris)
 

@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from disarray.control import subjects, values
-from disarray.model.segments import datetime_of
+from disarray.control import subjects
+from disarray.model.documents import document_of
+from disarray.queries import subjects as view
+from disarray.queries.subjects import Subjects
 from disarray.web.parameters import InDataset, Limit, Reason, Subject
 from disarray.web.route import API, Call, Route, Scope
 from disarray.web.schema import About
@@ -15,34 +17,16 @@ from disarray.web.schema import About
 class SubjectsAsked:
     """Which subjects."""
 
-    subject: Subject | None = None
+    subject_key: Subject | None = None
     dataset: InDataset | None = None
     limit: Limit = 1000
-
-
-@dataclass(frozen=True, kw_only=True)
-class SubjectSpan:
-    """A subject that has readings of a dataset, and from when to when."""
-
-    subject: str
-    dataset: str
-    first: datetime
-    last: datetime
-
-
-@dataclass(frozen=True)
-class Subjects:
-    """Subjects by name; `more` where the limit cut the list off."""
-
-    subjects: list[SubjectSpan]
-    more: bool
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReconcileAsked:
     """Whose stale numbers are to be mended, and why; everybody's where no subject is named."""
 
-    subjects: Annotated[list[Subject], About(min_length=1, max_length=1000)] | None = None
+    subject_keys: Annotated[list[Subject], About(min_length=1, max_length=1000)] | None = None
     reason: Reason
 
 
@@ -50,7 +34,7 @@ class ReconcileAsked:
 class Reconcile:
     """A stale subject and the item that mends it; none where `held_by` sees to it already."""
 
-    subject: str
+    subject_key: str
     stale_from: datetime
     queue_id: int | None
     held_by: str | None
@@ -65,37 +49,15 @@ class Reconciles:
 
 def list_subjects(call: Call, asked: SubjectsAsked) -> Subjects:
     """Subjects that have readings, by name."""
-    found = values.list_subjects(
-        call.connection, dataset=asked.dataset, subject_key=asked.subject, limit=asked.limit + 1
-    )
-    return Subjects(
-        [
-            SubjectSpan(
-                subject=span.subject_key,
-                dataset=span.dataset,
-                first=datetime_of(span.first_us),
-                last=datetime_of(span.last_us),
-            )
-            for span in found[: asked.limit]
-        ],
-        more=len(found) > asked.limit,
+    return view.list_subjects(
+        call.connection, subject_key=asked.subject_key, dataset=asked.dataset, limit=asked.limit
     )
 
 
 def request_reconcile(call: Call, asked: ReconcileAsked) -> Reconciles:
     """Queue the repair of what is stale."""
-    found = subjects.request_reconcile(call.connection, asked.subjects, reason=asked.reason, by=call.who)
-    return Reconciles(
-        [
-            Reconcile(
-                subject=each.subject_key,
-                stale_from=each.stale_from,
-                queue_id=each.queue_id,
-                held_by=each.held_by,
-            )
-            for each in found
-        ]
-    )
+    found = subjects.request_reconcile(call.connection, asked.subject_keys, reason=asked.reason, by=call.who)
+    return Reconciles([document_of(Reconcile, each) for each in found])
 
 
 ROUTES = (

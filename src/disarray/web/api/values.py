@@ -6,7 +6,8 @@ from typing import Annotated
 
 from disarray.model.duration import parse_duration
 from disarray.model.segments import microseconds_of
-from disarray.store.queries import Values, query_series, query_value
+from disarray.queries.series import query_series
+from disarray.queries.values import Values, query_value
 from disarray.web.parameters import Channel, InDataset, Name, Subject
 from disarray.web.route import API, Call, Route, Scope
 from disarray.web.schema import About
@@ -19,7 +20,7 @@ MOST_VALUES = 100_000
 class ValueAsked:
     """Which metric of which subject, and when; the newest value where no instant is given."""
 
-    subject: Subject
+    subject_key: Subject
     metric: Name
     at: datetime | None = None
     channel: Channel | None = None
@@ -30,7 +31,7 @@ class ValueAsked:
 class SeriesAsked:
     """Which metric of which subject, at which instants, both ends included; of all readings where none is given."""
 
-    subject: Subject
+    subject_key: Subject
     metric: Name
     from_: datetime | None = None
     to: datetime | None = None
@@ -52,7 +53,7 @@ def show_value(call: Call, asked: ValueAsked) -> Values:
         call.connection,
         call.sources.lake,
         call.sources.datasets,
-        subject_key=asked.subject,
+        subject_key=asked.subject_key,
         metric=asked.metric,
         at_us=None if asked.at is None else microseconds_of(asked.at),
         channel=asked.channel,
@@ -66,7 +67,7 @@ def list_series(call: Call, asked: SeriesAsked) -> Values:
         call.connection,
         call.sources.lake,
         call.sources.datasets,
-        subject_key=asked.subject,
+        subject_key=asked.subject_key,
         metric=asked.metric,
         every_us=parse_duration(asked.every),
         from_us=None if asked.from_ is None else microseconds_of(asked.from_),

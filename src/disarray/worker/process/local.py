@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from disarray.control import connections, events, instances, migrations
 from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
-from disarray.errors import ConfigError
 from disarray.failpoints import failpoint
-from disarray.formats.loader import load_datasets
+from disarray.queries.project import configured_datasets
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.passes.work import Workplace
@@ -28,22 +27,6 @@ if TYPE_CHECKING:
 
 # The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, and one to spare.
 _CONNECTIONS = 8
-
-
-def configured_datasets(config: Config) -> dict[str, Dataset]:
-    """The datasets of the project, by name; a project without any cannot take in a file."""
-    if not config.dataset_file.exists():
-        raise ConfigError(
-            f"there is no {config.dataset_file}, so no file belongs to a dataset. Nothing was read. "
-            "Run 'disarray formats try FILE': it proposes one"
-        )
-    datasets = {dataset.name: dataset for dataset in load_datasets(config.dataset_file)}
-    if not datasets:
-        raise ConfigError(
-            f"{config.dataset_file} describes no [[dataset]], so no file belongs to one. Nothing was read. "
-            "Run 'disarray formats try FILE': it proposes one"
-        )
-    return datasets
 
 
 def database_of(config: Config) -> str:

@@ -5,21 +5,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from disarray.kernels.scanning.running_values import Base, values_from
 from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from disarray.control.values import MetricPiece, Number
     from disarray.model.description.metrics import Metric
-    from disarray.store.contract import SegmentReadings
 
 EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
 
@@ -40,10 +34,14 @@ class ChannelSegment:
         """Whether nothing of the segment comes after this instant, so that its total is the value there."""
         return self.tail.last_reading_us is not None and self.tail.last_reading_us <= at_us
 
-    @property
-    def base(self) -> Base:
-        """What the fold within the segment is added to."""
-        return Base(self.head.before, self.head.base)
+
+@dataclass(frozen=True, slots=True)
+class WantedValue:
+    """An instant at which a channel is asked for, and the segment whose value holds there."""
+
+    channel: str
+    at_us: int
+    segment: ChannelSegment
 
 
 def by_channel(pieces: Iterable[MetricPiece]) -> dict[str, list[ChannelSegment]]:
@@ -75,18 +73,3 @@ def end_value(metric: Metric, segment: ChannelSegment) -> Number | None:
         case _:
             # A commit whose shift was too large to be done at once leaves new summaries without a base for a while.
             return None if base is None or total is None else base + total
-
-
-def values_by_reading(read: SegmentReadings, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
-    """The metric at every reading in canonical order; NULL for channels whose base is not known yet."""
-    unknown = (
-        set()
-        if metric.kind in EXTREMES
-        else {channel for channel in read.channels if bases[channel].base is None}
-    )
-    own = [Base(0, 0) if channel in unknown else bases[channel] for channel in read.channels]
-    values = values_from(read.locals_of(metric), metric, own, read.channel)
-    if not unknown:
-        return values
-    is_unknown = np.array([channel in unknown for channel in read.channels], dtype=np.bool_)
-    return pc.if_else(pa.array(is_unknown[read.channel]), pa.scalar(None, values.type), values)

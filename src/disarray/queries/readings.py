@@ -13,7 +13,8 @@ from disarray.control.snapshots import snapshot
 from disarray.kernels.parsing.columns import ARROW_TYPES
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_start
-from disarray.store.bases import by_channel, values_by_reading
+from disarray.queries.bases import by_channel
+from disarray.queries.segment_values import base_of, values_by_reading
 from disarray.store.definitions import assert_made_under
 from disarray.store.segments import look_up_segments, read_segment
 
@@ -76,7 +77,7 @@ def readings_with_values_schema(dataset: Dataset) -> pa.Schema:
     A metric that shares its name with a column has `_total` after it.
     """
     taken = {column.name for column in dataset.columns}
-    fields = [("subject", pa.string()), ("event_time", INSTANT), ("channel", pa.string())]
+    fields = [("subject_key", pa.string()), ("event_time", INSTANT), ("channel", pa.string())]
     fields += [(column.name, ARROW_TYPES[column.type]) for column in dataset.columns]
     fields += [
         (f"{metric.name}_total" if metric.name in taken else metric.name, ARROW_TYPES[metric.type])
@@ -131,5 +132,5 @@ def _bases_by_segment(
     found: dict[int, dict[str, Base]] = {}
     for channel, segments in by_channel(pieces).items():
         for segment in segments:
-            found.setdefault(segment.head.segment_us, {})[channel] = segment.base
+            found.setdefault(segment.head.segment_us, {})[channel] = base_of(segment)
     return found

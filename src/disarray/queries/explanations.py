@@ -9,9 +9,10 @@ from disarray.control import explanations, values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError
 from disarray.model.segments import LAST_US, datetime_of
-from disarray.store.bases import EXTREMES, by_channel, segment_at
+from disarray.queries.bases import EXTREMES, by_channel, segment_at
+from disarray.queries.metric_values import value_at
+from disarray.queries.restatements import restatement_document
 from disarray.store.definitions import assert_made_under
-from disarray.store.values import value_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     from disarray.control.values import MetricPiece, Number, Restatement
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.metrics import Metric
-    from disarray.store.bases import ChannelSegment
+    from disarray.queries import restatements
+    from disarray.queries.bases import ChannelSegment
+    from disarray.queries.metric_values import Value
     from disarray.store.lake import Lake
-    from disarray.store.values import Value
 
 MOST_CHANNELS = 20
 ATTEMPTS = 3
@@ -43,7 +45,7 @@ class Explanation:
     base: Number | None
     local: Number | None
     segment: Metadata
-    restatements: Sequence[Restatement]
+    restatements: Sequence[restatements.Restatement]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +152,12 @@ def _explanation(metric: Metric, value: Value, origin: _Origin) -> Explanation:
     )
     base, local = _parts(metric, value, head=head, tail=tail, was_reset=was_reset)
     reading_at = datetime_of(value.reading_us)
-    restatements = [
-        noted for noted in origin.restatements if noted.changed_to is None or noted.changed_to >= reading_at
+    own = [
+        restatement_document(noted)
+        for noted in origin.restatements
+        if noted.changed_to is None or noted.changed_to >= reading_at
     ]
-    return Explanation(value=value, base=base, local=local, segment=origin.segment, restatements=restatements)
+    return Explanation(value=value, base=base, local=local, segment=origin.segment, restatements=own)
 
 
 def _parts(

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from disarray.control import values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError, UnknownNameError
-from disarray.model.description.format import EVENT_US
 from disarray.model.description.spec_table import near_miss
 from disarray.model.segments import LAST_US, microseconds_of
-from disarray.store.bases import by_channel, end_value, segment_at, values_by_reading
+from disarray.queries.bases import WantedValue, by_channel, end_value, segment_at
 from disarray.store.definitions import assert_made_under
-from disarray.store.segments import look_up_segments, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +20,6 @@ if TYPE_CHECKING:
     from disarray.control.values import Number
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.metrics import Metric
-    from disarray.store.bases import ChannelSegment
     from disarray.store.contract import SegmentContent
     from disarray.store.lake import Lake
 
@@ -57,13 +51,6 @@ class Values:
     values: tuple[Value, ...]
     stale_from_us: int | None
     segments_read: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    channel: str
-    at_us: int
-    segment: ChannelSegment
 
 
 def value_at(
@@ -145,14 +132,16 @@ def _values(
                 "answered at once. Nothing was read; choose a channel, a shorter span, or a longer step"
             )
         wanted = [
-            _Wanted(name, at_us, segment)
+            WantedValue(name, at_us, segment)
             for name, segments in channels.items()
             for at_us in instants
             if (segment := segment_at(segments, at_us)) is not None
         ]
         inside = [each for each in wanted if not each.segment.covers(each.at_us)]
-        contents = look_up_segments(
-            connection, dataset, subject_key, segments={each.segment.head.segment_us for each in inside}
+        contents = (
+            _look_up_segments(connection, dataset, subject_key, inside)
+            if inside
+            else {}  # what summaries tell needs neither the lake nor Arrow
         )
         if channel is not None and not pieces:
             _refuse_unknown_channel(connection, dataset, subject_key, metric, channel)
@@ -160,7 +149,7 @@ def _values(
     sealed = {segment_us for segment_us, content in contents.items() if content.entry.is_sealed}
     kept = [each for each in inside if each.segment.head.segment_us not in sealed]
     dropped = {(each.channel, each.at_us) for each in inside} - {(each.channel, each.at_us) for each in kept}
-    folded = _fold_inside(connection, lake, dataset, subject_key, metric, kept, contents)
+    folded = _fold_inside(connection, lake, dataset, subject_key, metric, kept, contents) if kept else {}
     answers = []
     for each in wanted:
         number, reading_us = folded.get((each.channel, each.at_us)) or _at_end(metric, each)
@@ -182,9 +171,18 @@ def _values(
     )
 
 
-def _at_end(metric: Metric, wanted: _Wanted) -> tuple[Number | None, int]:
+def _at_end(metric: Metric, wanted: WantedValue) -> tuple[Number | None, int]:
     assert wanted.segment.tail.last_reading_us is not None
     return end_value(metric, wanted.segment), wanted.segment.tail.last_reading_us
+
+
+def _look_up_segments(
+    connection: Connection, dataset: Dataset, subject_key: str, inside: Sequence[WantedValue]
+) -> dict[int, SegmentContent]:
+    from disarray.store.segments import look_up_segments
+
+    wanted = {each.segment.head.segment_us for each in inside}
+    return look_up_segments(connection, dataset, subject_key, segments=wanted)
 
 
 def _fold_inside(
@@ -193,31 +191,14 @@ def _fold_inside(
     dataset: Dataset,
     subject_key: str,
     metric: Metric,
-    inside: Sequence[_Wanted],
+    inside: Sequence[WantedValue],
     contents: dict[int, SegmentContent],
 ) -> dict[tuple[str, int], tuple[Number | None, int]]:
-    """Values between the readings of a segment, each segment read once."""
-    by_segment: dict[int, list[_Wanted]] = defaultdict(list)
-    for each in inside:
-        by_segment[each.segment.head.segment_us].append(each)
-    found: dict[tuple[str, int], tuple[Number | None, int]] = {}
-    for segment_us, group in by_segment.items():
-        bases = {each.channel: each.segment.base for each in group}
-        read = read_segment(
-            connection, lake, dataset, subject_key, content=contents[segment_us], channels=bases
-        )
-        event_us = read.readings.column(EVENT_US).to_numpy()
-        numbers = values_by_reading(read, metric, bases)
-        places = {channel: read.places(channel) for channel in bases}
-        for each in group:
-            own = places[each.channel]
-            after = int(np.searchsorted(event_us[own], each.at_us, side="right"))
-            if not after:
-                found[each.channel, each.at_us] = each.segment.head.before, each.at_us
-            else:
-                last = int(own[after - 1])
-                found[each.channel, each.at_us] = numbers[last].as_py(), int(event_us[last])
-    return found
+    from disarray.queries.segment_values import fold_inside
+
+    return fold_inside(
+        connection, lake, dataset, subject_key, metric=metric, inside=inside, contents=contents
+    )
 
 
 def _refuse_unknown_channel(

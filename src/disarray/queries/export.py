@@ -16,10 +16,10 @@ from disarray.control import values
 from disarray.control.snapshots import snapshot
 from disarray.errors import ExportError
 from disarray.model.segments import microseconds_of
-from disarray.store.bases import by_channel, end_value
+from disarray.queries.bases import by_channel, end_value
+from disarray.queries.readings import INSTANT
+from disarray.queries.rollup_buckets import rollup
 from disarray.store.definitions import assert_made_under
-from disarray.store.readings import INSTANT
-from disarray.store.rollups import rollup
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ _NUMBER = [("int_value", pa.int64()), ("float_value", pa.float64()), ("is_final"
 METRICS_SCHEMA = pa.schema(
     [
         ("dataset", pa.string()),
-        ("subject", pa.string()),
+        ("subject_key", pa.string()),
         ("metric", pa.string()),
         ("unit", pa.string()),
         ("channel", pa.string()),
@@ -48,7 +48,7 @@ METRICS_SCHEMA = pa.schema(
 ROLLUPS_SCHEMA = pa.schema(
     [
         ("dataset", pa.string()),
-        ("subject", pa.string()),
+        ("subject_key", pa.string()),
         ("rollup", pa.string()),
         ("channel", pa.string()),
         ("bucket_start", INSTANT),
@@ -138,7 +138,7 @@ def metrics_tables(
         rows = [
             {
                 "dataset": dataset.name,
-                "subject": subject_key,
+                "subject_key": subject_key,
                 "metric": metric.name,
                 "unit": metric.unit,
                 "channel": channel,
@@ -167,7 +167,7 @@ def rollups_tables(
         rows = [
             {
                 "dataset": dataset.name,
-                "subject": subject_key,
+                "subject_key": subject_key,
                 "rollup": each.name,
                 "channel": bucket.channel,
                 "bucket_start": bucket.start_us,

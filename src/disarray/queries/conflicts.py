@@ -1,0 +1,55 @@
+"""Which files disagree under one key, and whose reading counts."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from disarray.control import conflicts
+from disarray.control.connections import Connection
+from disarray.model.documents import document_of
+from disarray.model.segments import datetime_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileConflict:
+    """Two files that disagree in a segment; `examples` are the earliest, with the value that counts and the other."""
+
+    dataset: str
+    subject_key: str
+    segment: datetime
+    winner: str
+    loser: str
+    conflicts: int
+    examples: list[dict[str, object]]
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """Pairs of files that disagree, by subject and segment; `more` where the limit cut the list off."""
+
+    conflicts: list[FileConflict]
+    more: bool
+
+
+def list_conflicts(
+    connection: Connection,
+    *,
+    subject_key: str | None = None,
+    source_uri: str | None = None,
+    limit: int = 100,
+) -> Conflicts:
+    """Pairs of files that disagree."""
+    found = conflicts.list_conflicts(
+        connection, subject_key=subject_key, source_uri=source_uri, limit=limit + 1
+    )
+    shown = [
+        document_of(
+            FileConflict,
+            each,
+            segment=datetime_of(each.segment_us),
+            winner=each.winner_uri,
+            loser=each.loser_uri,
+            examples=[example | {"at": datetime_of(example["event_us"])} for example in each.examples],
+        )
+        for each in found[:limit]
+    ]
+    return Conflicts(shown, more=len(found) > limit)

@@ -1,0 +1,90 @@
+"""Subjects: the span of their readings, and where each stands."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from datetime import datetime
+
+from disarray.control import subjects, values
+from disarray.control.connections import Connection
+from disarray.model.documents import document_of
+from disarray.model.segments import datetime_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectSpan:
+    """A subject that has readings of a dataset, and from when to when."""
+
+    subject_key: str
+    dataset: str
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """Subjects by name; `more` where the limit cut the list off."""
+
+    subjects: list[SubjectSpan]
+    more: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """From the first reading to the last."""
+
+    first: datetime
+    last: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class SubjectState:
+    """Where a subject stands; `stale_from` is null where all its numbers are final."""
+
+    subject_key: str
+    first_seen_at: datetime
+    files: int
+    dead_letters: int
+    waiting_items: int
+    claimed_items: int
+    held_by: str | None
+    lease_expires_at: datetime | None
+    stale_from: datetime | None
+    datasets: dict[str, Span]
+
+
+@dataclass(frozen=True)
+class SubjectStates:
+    """Every subject ever seen, by name; `more` where the limit cut the list off."""
+
+    subjects: list[SubjectState]
+    more: bool
+
+
+def list_subjects(
+    connection: Connection, *, subject_key: str | None = None, dataset: str | None = None, limit: int = 1000
+) -> Subjects:
+    """Subjects that have readings, by name."""
+    found = values.list_subjects(connection, dataset=dataset, subject_key=subject_key, limit=limit + 1)
+    shown = [
+        SubjectSpan(
+            subject_key=span.subject_key,
+            dataset=span.dataset,
+            first=datetime_of(span.first_us),
+            last=datetime_of(span.last_us),
+        )
+        for span in found[:limit]
+    ]
+    return Subjects(shown, more=len(found) > limit)
+
+
+def list_subject_states(connection: Connection, *, limit: int = 1000) -> SubjectStates:
+    """Every subject ever seen: its files, what waits, who holds it, the span of its readings."""
+    found = subjects.list_subject_states(connection, limit=limit + 1)
+    spans: dict[str, dict[str, Span]] = defaultdict(dict)
+    for each in values.list_subjects(connection):
+        span = Span(first=datetime_of(each.first_us), last=datetime_of(each.last_us))
+        spans[each.subject_key][each.dataset] = span
+    shown = [
+        document_of(SubjectState, state, datasets=spans.get(state.subject_key, {})) for state in found[:limit]
+    ]
+    return SubjectStates(shown, more=len(found) > limit)
