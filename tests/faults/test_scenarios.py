@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.test_pass import assert_sound
+from tests.faults.site import assert_sound
 from tests.wire import Cut, Wire
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Site
     from tests.faults.lives import Life
+    from tests.faults.site import Site
     from tests.faults.watcher import Watcher
 
 pytestmark = pytest.mark.postgres

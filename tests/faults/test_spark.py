@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.test_pass import KILLED, assert_sound
+from tests.faults.site import assert_sound
+from tests.faults.test_killed import KILLED
 from tests.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Site
     from tests.faults.lives import Life
+    from tests.faults.site import Site
     from tests.faults.watcher import Watcher
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(400)]

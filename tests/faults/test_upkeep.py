@@ -13,8 +13,8 @@ import pytest
 
 from tests.accepted import HEADER
 from tests.arrivals import differences, stored
-from tests.faults.conftest import Site
 from tests.faults.deliveries import DESCRIPTION
+from tests.faults.site import Site
 from tests.faults.watcher import Watcher
 
 if TYPE_CHECKING:
