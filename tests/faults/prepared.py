@@ -74,7 +74,7 @@ class PreparedSite:
         return psycopg.conninfo.make_conninfo(self._server_dsn, dbname=self._database)
 
     def _clone(self, name: str, template: str) -> None:
-        self._administer("create database {} template {}", name, template)
+        self._administer("create database {} template {} strategy file_copy", name, template)
 
     def _administer(self, statement: str, *names: str) -> None:
         with psycopg.connect(self._server_dsn, autocommit=True) as admin:

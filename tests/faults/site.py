@@ -71,7 +71,7 @@ class Site:
         with self.plant.pool.connection() as connection:
             connection.execute("update disarray.test_clock set ahead = ahead + %s", (by,))
 
-    def live_until_struck(self, armed: str, *, seconds: float = 60) -> Life:
+    def live_until_struck(self, armed: str, *, seconds: float = 240) -> Life:
         """Start a worker armed, and wait until it is dead or has nothing left to do."""
         life = self.start(armed=armed)
         deadline = time.monotonic() + seconds

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from disarray.broker.topology import Names
     from tests.broker.conftest import Door
 
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.postgres
 
 CLOCK = """
 create table disarray.test_clock (ahead interval not null);
@@ -58,7 +58,7 @@ def test_a_server_stopped_at_once_in_the_middle_of_commits_costs_a_worker_nothin
             worker.await_(lambda number=number: len(worker.strikes) > number)  # type: ignore[misc]
             stop_at_once(state_dir)
             embedded.start(state_dir)
-        eventually(site.is_drained, seconds=120)
+        eventually(site.is_drained)
         assert worker.end() == 0, worker.log
         assert [point for point, _ in worker.strikes] == points
         assert_sound(site, watcher)

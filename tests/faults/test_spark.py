@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from tests.faults.site import Site
     from tests.faults.watcher import Watcher
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-LONG = 150.0
+LONG = 600.0
 
 
 def start(site: Site, armed: str) -> Life:
@@ -68,7 +68,7 @@ def test_a_file_that_kills_its_python_process_is_a_dead_letter_and_the_worker_li
     assert_sound(site, watcher)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_worker_on_spark_killed_at_a_step_of_the_seed_loses_nothing(
     site: Site, watcher: Watcher, seed: int
 ) -> None:
