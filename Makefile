@@ -7,7 +7,7 @@ READY := $(VENV)/.ready-$(shell cat pyproject.toml requirements/lock.txt scripts
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 
-.PHONY: help setup java demo example test check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
+.PHONY: help setup java demo example test test-long test-all check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -26,8 +26,14 @@ demo: setup java ## a factory in disarray, on an embedded database; DEMO_ARGS=--
 example: setup java ## a battery lab: charge throughput and equivalent full cycles of two cells
 	@cd examples/battery-lab && PATH="$(abspath $(BIN)):$$PATH" ./run
 
-test: setup java ## run every test
-	$(BIN)/pytest -n 2 --dist loadfile $(PYTEST_ARGS)
+test: setup java ## what a pull request must pass: ten minutes on two idle cores
+	$(BIN)/pytest -n 2 --dist loadfile -m "not long" --durations=50 $(PYTEST_ARGS)
+
+LONG ?= tests
+test-long: setup java ## what `make test` leaves out: second kills, the soak, long random runs; LONG=tests/soak runs a part
+	$(BIN)/pytest -n 2 --dist loadfile -m long --durations=50 $(LONG) $(PYTEST_ARGS)
+
+test-all: test test-long ## run every test
 
 test-timescale: setup java ## run the stores, the order of arrivals and verify against a real TimescaleDB
 	@scripts/test-timescale $(BIN)/pytest $(PYTEST_ARGS)
@@ -57,7 +63,7 @@ sql: setup
 	$(BIN)/squawk --config .squawk.toml src/disarray/control/sql/migrations/*.sql
 
 unit: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not slow and not spark" --ignore tests/faults $(PYTEST_ARGS)
+	$(BIN)/pytest -q -n 2 --dist loadfile -m "not long and not slow and not spark and not postgres" $(PYTEST_ARGS)
 
 fix: setup ## format, and mend what the linter can mend
 	$(BIN)/ruff format .

@@ -27,7 +27,7 @@ class Plant:
 
     def __init__(self, root: Path, dsn: str, *, description: str) -> None:
         self.inbox = root / "inbox"
-        self.inbox.mkdir()
+        self.inbox.mkdir(exist_ok=True)
         self.description = root / "disarray.toml"
         self.datasets: dict[str, Dataset] = {}
         self.pool = connections.open_pool(dsn)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def eventually(condition: Callable[[], object], *, seconds: float = 60) -> None:
+def eventually(condition: Callable[[], object], *, seconds: float = 240) -> None:
     """Wait until something is so; fails the test when it is not so in time."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -48,7 +48,7 @@ class Running:
     def log(self) -> str:
         return self._log.read_text()
 
-    def wait_for(self, text: str, *, seconds: float = 60) -> None:
+    def wait_for(self, text: str, *, seconds: float = 240) -> None:
         """Wait until it tells something."""
         deadline = time.monotonic() + seconds
         while text not in self.log:
@@ -56,7 +56,7 @@ class Running:
             assert time.monotonic() < deadline, f"it never said {text!r}:\n{self.log}"
             time.sleep(0.05)
 
-    def end(self, *signals: signal.Signals, seconds: float = 60) -> int:
+    def end(self, *signals: signal.Signals, seconds: float = 240) -> int:
         """Send signals, wait, and say how it ended."""
         for number in signals:
             self.process.send_signal(number)

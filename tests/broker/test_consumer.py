@@ -215,7 +215,7 @@ def test_a_connection_closed_by_the_broker_is_opened_again(
     )
     pid = next(line.split("\t")[1] for line in listed.stdout.splitlines() if line.startswith(names.prefix))
     connection = next(line.split("\t")[1] for line in connections.stdout.splitlines() if line.startswith(pid))
-    subprocess.run([control, "-q", "close_connection", connection, "a test"], check=True, timeout=60)
+    subprocess.run([control, "-q", "close_connection", connection, "a test"], check=True, timeout=240)
     send(2)
     batch = next(batches)
     assert [notification.source_uri for notification in batch.notifications] == ["file:///2"]

@@ -178,7 +178,7 @@ def test_an_account_that_may_write_and_nothing_else_is_enough_for_an_agent(
         pytest.skip("rabbitmqctl is not installed here")
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([control, *arguments], capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run([control, *arguments], capture_output=True, text=True, check=False, timeout=240)
 
     account = f"agent-{uuid.uuid4().hex[:8]}"
     made = run("add_user", account, "secret")

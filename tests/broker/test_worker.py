@@ -66,7 +66,7 @@ def test_two_workers_share_twenty_tools_by_pattern_and_none_touches_the_others(
     for worker in workers:
         worker.wait_for("consumes from")  # its queue is there: nothing is unroutable
     agent = start("agent", "--once", "--broker", broker_url)
-    assert agent.process.wait(timeout=60) == 0, agent.log
+    assert agent.process.wait(timeout=240) == 0, agent.log
     eventually(lambda: processed(plant) == 60)
     for worker in workers:
         assert worker.end(signal.SIGTERM) == 0
@@ -86,7 +86,7 @@ def test_a_broker_that_was_away_is_caught_up_with(
     worker.wait_for("the broker is away")
     plant.write("TOOL01/a.csv", report(0))
     agent = start("agent", "--once", "--broker", broker_url)
-    assert agent.process.wait(timeout=60) == 0, agent.log
+    assert agent.process.wait(timeout=240) == 0, agent.log
     door.reopen()
     worker.wait_for("the broker is back")
     eventually(lambda: processed(plant) == 1)

@@ -40,7 +40,7 @@ def run(
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs a command to its end, its output piped."""
 
-    def run_one(*arguments: str, timeout: int = 60, **where: str) -> subprocess.CompletedProcess[str]:
+    def run_one(*arguments: str, timeout: int = 240, **where: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             command(*arguments, **where),
             cwd=tmp_path,
@@ -75,7 +75,7 @@ def run_on_terminal(
             while piece := _read(leader):
                 written += piece
             os.close(leader)
-            assert process.wait(timeout=60) == 0
+            assert process.wait(timeout=240) == 0
         return written.decode()
 
     return run_one
@@ -88,6 +88,8 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
+# Of commands whose subject is not Spark, whose JVM takes seconds to start.
+IN_PROCESS = '\n[worker]\nrunner = "in-process"\n'
 START = datetime(2026, 10, 1, tzinfo=UTC)
 
 

@@ -91,17 +91,17 @@ def received(channel: Any, queue: str) -> list[str]:
 
 def test_once_announces_what_is_there_and_ends(project: Path, queue: tuple[Any, str]) -> None:
     ended = start("agent", "--once", project=project)
-    _, lines = ended.communicate(timeout=60)
+    _, lines = ended.communicate(timeout=240)
     assert ended.returncode == 0, lines
     assert "1 files, 1 notifications, 1 sent, 0 refused; 0 bytes wait in the spool" in lines
     assert received(*queue) == ["a.csv"]
     again = start("agent", "--once", project=project)
-    assert "0 notifications" in again.communicate(timeout=60)[1]
+    assert "0 notifications" in again.communicate(timeout=240)[1]
 
 
 def test_once_without_a_broker_keeps_everything_and_ends_with_code_1(project: Path) -> None:
     ended = start("agent", "--once", "--broker", "amqp://alice:s3cret@127.0.0.1:1/%2F", project=project)
-    _, lines = ended.communicate(timeout=60)
+    _, lines = ended.communicate(timeout=240)
     assert ended.returncode == 1
     assert "kept and sent again" in lines
     assert "; 0 bytes wait" not in lines
@@ -117,7 +117,7 @@ def test_it_watches_until_it_is_told_to_end(project: Path, queue: tuple[Any, str
         assert received(*queue) == ["b.csv"]
     finally:
         agent.send_signal(signal.SIGTERM)
-    _, lines = agent.communicate(timeout=30)
+    _, lines = agent.communicate(timeout=240)
     assert agent.returncode == 0, lines
     assert "2 sent" in lines
 
@@ -127,12 +127,12 @@ def test_a_second_agent_on_the_same_state_is_refused(project: Path, queue: tuple
     try:
         assert received(*queue) == ["a.csv"]
         second = start("agent", "--once", project=project)
-        _, lines = second.communicate(timeout=60)
+        _, lines = second.communicate(timeout=240)
         assert second.returncode == 1
         assert lines.startswith("disarray: another agent works with")
     finally:
         first.send_signal(signal.SIGTERM)
-        first.communicate(timeout=30)
+        first.communicate(timeout=240)
 
 
 @pytest.mark.postgres
@@ -141,7 +141,7 @@ def test_without_a_broker_it_queues_in_the_database(project: Path, dsn: str) -> 
     from disarray.control.connections import connect
 
     ended = start("--dsn", dsn, "agent", "--once", project=project)
-    _, lines = ended.communicate(timeout=60)
+    _, lines = ended.communicate(timeout=240)
     assert ended.returncode == 0, lines
     with connect(dsn) as connection:
         [entry] = queue.list_queue(connection)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.cli.conftest import IN_PROCESS
 from tests.worker.test_compaction import grow
 
 if TYPE_CHECKING:
@@ -18,19 +19,20 @@ if TYPE_CHECKING:
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+pytestmark = pytest.mark.postgres
 
 
 def test_housekeeping_tells_what_it_would_do_and_then_does_it(
     run: Run, plant: Plant, advance_clock: Callable[[timedelta], None]
 ) -> None:
+    plant.description.write_text(plant.description.read_text() + IN_PROCESS)
     grow(plant, "TOOL08/grown.csv", steps=10)
     advance_clock(timedelta(hours=2))
     before = plant.derived()
     rehearsed = run("housekeeping", "--dry-run")
     assert "TOOL08: 1 segment of 10 fragments would be compacted" in rehearsed.stdout, rehearsed.stderr
     assert plant.rows("select count(*) from disarray.fragment where state = 'dropped'") == [(0,)]
-    done = run("housekeeping", "--json", timeout=250)
+    done = run("housekeeping", "--json")
     [kept] = json.loads(done.stdout)["subjects"]
     assert (kept["subject_key"], kept["fragments_before"], kept["fragments_after"]) == ("TOOL08", 10, 1)
     assert plant.derived() == before

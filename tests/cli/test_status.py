@@ -108,6 +108,6 @@ def test_watching_goes_on_through_a_lost_connection_until_it_is_interrupted(
         files.enqueue_file(connection, "file:///b", "TOOL01")
         assert json.loads(watching.stdout.readline())["queue"]["available"] == 2
         watching.send_signal(signal.SIGINT)
-        _, complaints = watching.communicate(timeout=30)
+        _, complaints = watching.communicate(timeout=240)
     assert watching.returncode == 0
     assert "Traceback" not in complaints

@@ -137,7 +137,7 @@ def test_a_second_one_in_the_same_folder_is_refused_and_the_first_goes_on(
     plant: Plant, up: Running, dsn: str
 ) -> None:
     second = Running("--dsn", dsn, "up", project=plant.inbox.parent, log="second.log")
-    assert second.process.wait(timeout=60) == 1
+    assert second.process.wait(timeout=240) == 1
     assert "another agent works with" in second.log
     plant.write("TOOL01/a.csv", report(0))
     eventually(lambda: readings(plant) == 120)
@@ -150,7 +150,7 @@ def test_its_embedded_database_may_be_restarted_under_it_and_stops_with_it(state
     (project / "disarray.toml").write_text(SETTINGS + DATASET)
     process = Running("up", project=project)
     try:
-        process.wait_for("Ctrl-C ends it", seconds=120)
+        process.wait_for("Ctrl-C ends it", seconds=240)
         embedded.stop(state_dir)
         process.wait_for("the database is away")
         (project / "inbox" / "TOOL01" / "a.csv").write_text(report(0))
@@ -171,12 +171,12 @@ def test_ctrl_c_at_the_terminal_ends_it_in_good_order_with_spark_beside_it(plant
     )
     process = Running("--dsn", dsn, "up", project=plant.inbox.parent)
     try:
-        process.wait_for("Ctrl-C ends it", seconds=120)
+        process.wait_for("Ctrl-C ends it", seconds=240)
         plant.write("TOOL01/a.csv", report(0))
         eventually(lambda: plant.rows("select 1 from disarray.ingest_queue where status = 'claimed'"))
         # Everybody in the foreground gets it: the process, Spark's JVM and its Python processes.
         process.interrupt_group()
-        assert process.process.wait(timeout=60) == 0, process.log
+        assert process.process.wait(timeout=240) == 0, process.log
     finally:
         process.kill()
     assert readings(plant) == 120

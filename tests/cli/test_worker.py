@@ -127,7 +127,7 @@ def test_a_worker_whose_name_was_taken_over_ends_with_1_and_says_so(
     first = start("--name", "W1")
     first.wait_for("W1 (life")
     second = start("--name", "W1")
-    assert first.process.wait(timeout=30) == 1
+    assert first.process.wait(timeout=240) == 1
     assert "was started again since" in first.log
     assert second.process.poll() is None
     assert second.end(signal.SIGTERM) == 0
@@ -198,10 +198,10 @@ def test_a_worker_whose_jvm_was_killed_hands_back_and_ends_with_1(
         '[spark]\nmaster = "local[1]"\n' + settings.read_text().replace("in-process", "spark")
     )
     worker = start("--name", "W1")
-    worker.wait_for("W1 (life", seconds=120)
+    worker.wait_for("W1 (life", seconds=240)
     [jvm, *_] = Path(f"/proc/{worker.process.pid}/task/{worker.process.pid}/children").read_text().split()
     os.kill(int(jvm), signal.SIGKILL)
     plant.notify(plant.write("TOOL01/a.csv", report(0)), reason=Reason.QUIET)
-    assert worker.process.wait(timeout=60) == 1
+    assert worker.process.wait(timeout=240) == 1
     assert "disarray: Spark's JVM ended while it was needed" in worker.log
     assert plant.rows("select status::text, retry_count from disarray.ingest_queue") == [("available", 0)]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.control import files, instances, queue, subjects
+from tests.cli.conftest import IN_PROCESS
 
 if TYPE_CHECKING:
     import subprocess
@@ -86,7 +87,6 @@ def test_a_queued_repair_is_claimed_next(run: Run, connection: Connection, stale
     assert (item.subject_key, item.reason) == ("TOOL01", "reconcile")
 
 
-@pytest.mark.spark
 def test_reconcile_now_leaves_nothing_stale(run: Run, connection: Connection, plant: Plant) -> None:
     connection.execute(
         """
@@ -94,8 +94,9 @@ def test_reconcile_now_leaves_nothing_stale(run: Run, connection: Connection, pl
         values ('TOOL07', '2026-10-01', 'infinity', 'late', disarray.clock())
         """
     )
+    plant.description.write_text(plant.description.read_text() + IN_PROCESS)
     before = plant.derived()
-    told = run("reconcile", "--all", "--now", "--json", timeout=120)
+    told = run("reconcile", "--all", "--now", "--json")
     assert told.returncode == 0, told.stderr
     assert json.loads(told.stdout)["completed"] == 1
     assert [state.stale_from for state in subjects.list_subject_states(connection)] == [None]

@@ -215,7 +215,7 @@ def test_a_deadlock_is_tried_again(
             pooled.execute("update pair set visits = visits + 1 where id = 2")
 
     call_idempotent(pool, visit_both)
-    rival[0].join(timeout=30)
+    rival[0].join(timeout=240)
     assert visits(two_rows) == [2, 2]
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.postgres
 
 START = "import sys; from pathlib import Path; from disarray.control import embedded; "
 START += "print(embedded.start(Path(sys.argv[1])).pid, flush=True); "
@@ -134,7 +134,7 @@ def test_status_tells_what_there_is_and_starts_nothing(state_dir: Path) -> None:
 def test_two_first_starts_at_once_end_with_one_server(state_dir: Path) -> None:
     state_dir.mkdir(parents=True)
     starters = [python(START, state_dir) for _ in range(2)]
-    told = {starter.communicate(timeout=60)[0] for starter in starters}
+    told = {starter.communicate(timeout=240)[0] for starter in starters}
     assert [starter.returncode for starter in starters] == [0, 0]
     assert len(told) == 1
     assert [p.pid for p in processes_of(state_dir) if p.is_postmaster] == [int(told.pop())]

@@ -119,14 +119,14 @@ def test_programs_that_migrate_at_the_same_time_end_with_one_result(empty_dsn: s
 
     def run() -> None:
         with connections.connect(empty_dsn) as connection:
-            at_once.wait(timeout=30)
+            at_once.wait(timeout=240)
             applied.append(migrate(connection))
 
     threads = [threading.Thread(target=run) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=120)
+        thread.join(timeout=240)
     assert sorted(applied, key=len) == [[], [], [], list(known_migrations())]
 
 

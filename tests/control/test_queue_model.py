@@ -559,7 +559,7 @@ def test_the_queue_does_what_the_model_says_at_every_step(machine: type[QueueMac
     assert machine.steps > 4000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_the_queue_does_what_the_model_says_over_a_long_random_run(machine: type[QueueMachine]) -> None:
     long = settings(BRIEF, max_examples=150, derandomize=False, print_blob=True)

@@ -1,4 +1,4 @@
-"""One Spark session for all, a lake, and a dataset of plain CSV files."""
+"""Kernels run in this process or by Spark, a lake, and a dataset of plain CSV files."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.engine.runner import InProcessRunner, SparkRunner
-from disarray.engine.session import start_session
 from disarray.formats.loader import load_datasets
 from disarray.store.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from pyspark.sql import SparkSession
 
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
@@ -33,12 +33,10 @@ type = "float64"
 """
 
 
-@pytest.fixture(scope="session")
-def spark_runner() -> Iterator[Runner]:
-    """Spark on two cores of this machine."""
-    session = start_session({"spark.master": "local[2]"})
-    yield SparkRunner(session)
-    session.stop()
+@pytest.fixture
+def spark_runner(spark_session: SparkSession) -> Runner:
+    """Kernels as Spark jobs."""
+    return SparkRunner(spark_session)
 
 
 @pytest.fixture(params=["in_process", pytest.param("spark", marks=pytest.mark.spark)])

@@ -1,121 +1,41 @@
-"""A plant with a history, a batch that waits, and workers as processes that can be armed."""
+"""A plant with a history, a batch that waits, and somebody who reads all through the test."""
 
 from __future__ import annotations
 
-import time
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.checkers import problems
-from tests.faults.deliveries import DESCRIPTION, Deliveries
-from tests.faults.lives import Life
+from tests.faults.prepared import PreparedSite
 from tests.faults.watcher import Watcher
-from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_SETTINGS = """
-[database]
-dsn = "{dsn}"
-[worker]
-runner = "in-process"
-lease = "{lease}"
-[lake]
-root = "lake"
-"""
+    from tests.faults.site import Site
 
 
-class Site:
-    """A project folder whose commands are run as processes, one life after the other."""
-
-    def __init__(self, root: Path, dsn: str, *, description: str = DESCRIPTION, lease: str = "5 min") -> None:
-        self.dsn = dsn
-        self.root = root
-        self.plant = Plant(root, dsn, description=_SETTINGS.format(dsn=dsn, lease=lease) + description)
-        self.deliveries = Deliveries(self.plant)
-        self.lives: list[Life] = []
-
-    def start(self, *arguments: str, armed: str = "", clock_ahead: float = 0) -> Life:
-        """A command; `worker` as W1 unless something else is said."""
-        life = Life(
-            *(arguments or ("worker", "--name", "W1")),
-            project=self.root,
-            armed=armed,
-            number=len(self.lives),
-            clock_ahead=clock_ahead,
-        )
-        self.lives.append(life)
-        return life
-
-    def queued(self) -> int:
-        """How much is queued."""
-        return len(self.plant.rows("select 1 from disarray.ingest_queue"))
-
-    def is_drained(self) -> bool:
-        """Whether nothing is queued; what waits for another try has its turn at once, when nothing else runs."""
-        [(rows, claimed, due)] = self.plant.rows(
-            """
-            select count(*), count(*) filter (where status = 'claimed'),
-                count(*) filter (where available_at <= disarray.clock())
-            from disarray.ingest_queue
-            """
-        )
-        if rows and not claimed and not due:
-            self.advance(timedelta(minutes=10))
-        return rows == 0
-
-    def advance(self, by: timedelta) -> None:
-        """Let the database's clock jump: leases run out, delays end."""
-        with self.plant.pool.connection() as connection:
-            connection.execute("update disarray.test_clock set ahead = ahead + %s", (by,))
-
-    def live_until_struck(self, armed: str, *, seconds: float = 60) -> Life:
-        """Start a worker armed, and wait until it is dead or has nothing left to do."""
-        life = self.start(armed=armed)
-        deadline = time.monotonic() + seconds
-        while not life.is_over and not self.is_drained():
-            assert time.monotonic() < deadline, f"{armed}: neither dead nor done\n{life.log}"
-            time.sleep(0.02)
-        return life
-
-    def heal(self) -> Life:
-        """Start a worker unarmed under the same name, let it drain, and end it in good order."""
-        for life in self.lives:
-            if not life.is_over:
-                life.end()
-        healer = self.start()
-        healer.await_(lambda: "W1 (life" in healer.log)
-        healer.await_(self.is_drained)
-        assert healer.end() == 0, healer.log
-        return healer
-
-    def set(self, former: str, new: str) -> None:
-        """Change a setting; counts for whoever is started from then on."""
-        settings = self.root / "disarray.toml"
-        assert former in settings.read_text()
-        settings.write_text(settings.read_text().replace(former, new))
-
-    def problems(self) -> list[str]:
-        """Whatever does not hold at rest."""
-        return problems(self.plant, self.deliveries)
-
-    def close(self) -> None:
-        for life in self.lives:
-            life.kill()
-        self.plant.pool.close()
+@pytest.fixture(scope="session")
+def site_with_history(
+    tmp_path_factory: pytest.TempPathFactory, server_dsn: str, template_database: str
+) -> Iterator[PreparedSite]:
+    """The plant whose history is taken in once for all cases."""
+    prepared = PreparedSite(
+        tmp_path_factory.mktemp("history"),
+        server_dsn,
+        template_database,
+        bring_about=lambda site: site.deliveries.deliver_history(),
+    )
+    yield prepared
+    prepared.remove()
 
 
 @pytest.fixture
-def site(tmp_path: Path, dsn: str) -> Iterator[Site]:
+def site(site_with_history: PreparedSite, tmp_path: Path) -> Iterator[Site]:
     """A plant with a history in it."""
-    built = Site(tmp_path, dsn)
-    built.deliveries.deliver_history()
-    yield built
-    built.close()
+    with site_with_history.copy(tmp_path / "site") as copied:
+        yield copied
 
 
 @pytest.fixture

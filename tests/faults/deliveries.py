@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import hashlib
 import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,6 +18,7 @@ from tests.store.conftest import in_store
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from disarray.model.description.dataset import Dataset
     from tests.oracle import Said, Table
     from tests.plant import Plant
 
@@ -36,6 +39,14 @@ class Deliveries:
         self.sources: dict[str, Source] = {}
         self._said: dict[tuple[str, str], list[Said]] = {}
         self._derived: dict[Versions, dict[str, Table]] = {}
+
+    def resume(self, former: Deliveries) -> None:
+        """Go on where the deliveries to a plant in the same folder ended, whose tables this one has a copy of."""
+        self.random.setstate(former.random.getstate())
+        self.sources = copy.deepcopy(former.sources)
+        for source in self.sources.values():
+            source.dataset = self.plant.datasets[source.dataset.name]
+        self._said = dict(former._said)
 
     def deliver_history(self) -> None:
         """What was there before anything went wrong."""
@@ -127,10 +138,22 @@ class Deliveries:
                 if (source.dataset.name, source.subject) == (dataset, subject)
                 for reading in said.get(name, [])
             ]
-            derived = derive(self.plant.datasets[dataset], subject, own, window=window)
-            for table, rows in derived.items():
+            for table, rows in _derive_once(self.plant.datasets[dataset], subject, own, window).items():
                 found[table] |= rows
         return found
+
+
+_DERIVED: dict[str, dict[str, Table]] = {}
+
+
+def _derive_once(
+    dataset: Dataset, subject: str, said: list[Said], window: tuple[int, int]
+) -> dict[str, Table]:
+    """The same readings are looked at in every case; the loops over them are run the first time."""
+    key = hashlib.sha256(repr((dataset, subject, said, window)).encode()).hexdigest()
+    if key not in _DERIVED:
+        _DERIVED[key] = derive(dataset, subject, said, window=window)
+    return _DERIVED[key]
 
 
 VERSIONS = """

@@ -9,7 +9,7 @@ import pytest
 
 # Fixtures of the broker's own tests.
 from tests.broker.conftest import broker_url, channel, names  # noqa: F401
-from tests.faults.conftest import Site
+from tests.faults.site import Site
 from tests.faults.watcher import Watcher
 from tests.processes import eventually
 
@@ -60,7 +60,7 @@ def assert_each_counts_once(site: Site, watcher: Watcher) -> None:
 
 
 @pytest.mark.parametrize("point", AGENT)
-@pytest.mark.parametrize("lives", [1, pytest.param(2, marks=pytest.mark.slow)], ids=["once", "twice"])
+@pytest.mark.parametrize("lives", [1, pytest.param(2, marks=pytest.mark.long)], ids=["once", "twice"])
 def test_an_agent_killed_between_scan_state_and_spool_announces_every_file(
     site: Site, point: str, lives: int
 ) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from disarray.failpoints import POINTS
-from tests.faults import test_announcing, test_pass, test_upkeep
+from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
 
 
 def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
     # Each of these cases asserts what its process has written down: that the point was reached, and what struck.
     killed = {
-        *test_pass.KILLED,
-        *test_pass.AFTER_A_FAULT,
-        *test_pass.OPEN_SHIFTS,
-        *test_pass.GIVEN_BACK,
-        test_pass.RENEWAL,
+        *test_killed.KILLED,
+        *test_recovery.AFTER_A_FAULT,
+        *test_recovery.OPEN_SHIFTS,
+        *test_recovery.GIVEN_BACK,
+        test_recovery.RENEWAL,
         *test_announcing.AGENT,
         *test_announcing.CONSUMER,
         test_announcing.CONFIRMED,

@@ -18,8 +18,7 @@ from disarray.control import connections, migrations
 
 # Fixtures of the broker's own tests.
 from tests.broker.conftest import broker_url, channel, door, names  # noqa: F401
-from tests.faults.conftest import Site
-from tests.faults.test_pass import assert_sound
+from tests.faults.site import Site, assert_sound
 from tests.faults.watcher import Watcher
 from tests.processes import eventually
 
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from disarray.broker.topology import Names
     from tests.broker.conftest import Door
 
-pytestmark = [pytest.mark.postgres, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.postgres
 
 CLOCK = """
 create table disarray.test_clock (ahead interval not null);
@@ -59,7 +58,7 @@ def test_a_server_stopped_at_once_in_the_middle_of_commits_costs_a_worker_nothin
             worker.await_(lambda number=number: len(worker.strikes) > number)  # type: ignore[misc]
             stop_at_once(state_dir)
             embedded.start(state_dir)
-        eventually(site.is_drained, seconds=120)
+        eventually(site.is_drained)
         assert worker.end() == 0, worker.log
         assert [point for point, _ in worker.strikes] == points
         assert_sound(site, watcher)
@@ -75,14 +74,14 @@ def stop_at_once(state_dir: Path) -> None:
 
 
 @pytest.fixture
-def narrow_dsn(server_dsn: str, dsn: str) -> Iterator[str]:
+def narrow_dsn(server_dsn: str, site: Site) -> Iterator[str]:
     """The test's database for a worker's role that gets two connections and no more."""
     role = f"disarray_test_{uuid.uuid4().hex[:12]}"
     name = sql.Identifier(role)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         admin.execute(sql.SQL("create role {} login connection limit 2 in role disarray_worker").format(name))
-        yield psycopg.conninfo.make_conninfo(dsn, user=role)
-        with psycopg.connect(dsn, autocommit=True) as database:
+        yield psycopg.conninfo.make_conninfo(site.dsn, user=role)
+        with psycopg.connect(site.dsn, autocommit=True) as database:
             database.execute(sql.SQL("drop owned by {} cascade").format(name))
         admin.execute(sql.SQL("drop role {}").format(name))
 

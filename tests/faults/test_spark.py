@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.faults.test_pass import KILLED, assert_sound
+from tests.faults.site import assert_sound
+from tests.faults.test_killed import KILLED
 from tests.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Site
     from tests.faults.lives import Life
+    from tests.faults.site import Site
     from tests.faults.watcher import Watcher
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
-LONG = 150.0
+LONG = 600.0
 
 
 def start(site: Site, armed: str) -> Life:
@@ -67,7 +68,7 @@ def test_a_file_that_kills_its_python_process_is_a_dead_letter_and_the_worker_li
     assert_sound(site, watcher)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_a_worker_on_spark_killed_at_a_step_of_the_seed_loses_nothing(
     site: Site, watcher: Watcher, seed: int
 ) -> None:

@@ -26,8 +26,6 @@ from tests.kernels.expression_reference import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from pyspark.sql import SparkSession
 
     from disarray.model.expression.tree import Expression
@@ -116,22 +114,14 @@ def _typed(value: Value, expression: Expression) -> Value:
     return float(value) if is_float and value is not None else value
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    from pyspark.sql import SparkSession
-
-    session = (
-        SparkSession.builder.master("local[1]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")  # compiling takes far longer than 40 rows
-        .config("spark.sql.codegen.wholeStage", "false")
-        .getOrCreate()
-    )
-    yield session
-    session.stop()
+@pytest.fixture
+def spark(spark_session: SparkSession) -> SparkSession:
+    """Spark without compiled code: compiling takes far longer than 40 rows."""
+    session = spark_session.newSession()
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    session.conf.set("spark.sql.codegen.wholeStage", "false")
+    return session
 
 
 @pytest.mark.spark

@@ -22,7 +22,7 @@ HEADER = "time,part,work_order,width\n"
 LINES = [f"2026-09-01T00:0{part}:00Z,{part},WO1,{9.95 + part / 100:.2f}\n" for part in range(4)]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_half_a_minute_of_faults_loses_and_doubles_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -164,7 +164,7 @@ def test_an_upgraded_plant_takes_in_what_is_late_and_ends_as_one_that_never_knew
     assert [verdict for verdict in verdicts if verdict.findings] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.timeout(1800)
 def test_an_upgraded_plant_is_verified(plant: Plant, restored_dsn: str, home: Path) -> None:

@@ -68,7 +68,7 @@ class System:
         where = [] if self.broker is None else ["--broker", self.broker]
         agent = Running("agent", "--once", *where, project=self.plant.inbox.parent, log=f"agent-{number}.log")
         try:
-            assert agent.process.wait(timeout=120) == 0, agent.log
+            assert agent.process.wait(timeout=240) == 0, agent.log
         finally:
             agent.kill()
         self.agent_logs.append(agent.log)

@@ -90,7 +90,7 @@ def at_work(plant: Plant) -> Iterator[None]:
     finally:
         stop.set()
         scheduler.wake()
-        worker.join(timeout=60)
+        worker.join(timeout=240)
     assert not worker.is_alive()
 
 
