@@ -151,3 +151,10 @@ def transaction(connection: Connection) -> Iterator[None]:
         raise
     finally:
         connection.remove_notice_handler(note)
+
+
+@contextmanager
+def undone(connection: Connection) -> Iterator[None]:
+    """Calls that see what the others inside did, and of which nothing is left afterwards."""
+    with translated_errors(), connection.transaction(force_rollback=True):
+        yield

@@ -106,6 +106,16 @@ def load_definition(connection: Connection, dataset: str, version: Version) -> D
     return restore_dataset(row[0], version)
 
 
+def is_defined(connection: Connection, dataset: Dataset) -> bool:
+    """Whether the database knows this version of a dataset, in force or not."""
+    with translated_errors():
+        row = connection.execute(
+            "select disarray.load_definition(%s, %s, %s) is not null",
+            (dataset.name, dataset.parse_version, dataset.scan_version),
+        ).fetchone()
+    return row is not None and bool(row[0])
+
+
 def definition_in_force(connection: Connection, dataset: str) -> Version | None:
     """The version under which a dataset is read and scanned now; None where it was never registered."""
     with translated_errors():
