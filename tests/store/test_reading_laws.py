@@ -62,7 +62,7 @@ def test_a_series_says_what_value_says_in_some_histories(plant: Plant, seed: int
     check_history(plant, seed)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(SETTINGS, max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))

@@ -237,7 +237,7 @@ def test_the_ledger_leads_from_some_published_values_to_those_of_now(plant: Plan
     check(plant, seed)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(SETTINGS, max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
