@@ -605,13 +605,6 @@ begin
             and not exists (select from fragment as known where known.run_id = old.run_id)
             and not exists (select from lake_file as known where known.run_id = old.run_id)
             and not exists (select from restatement as known where known.run_id = old.run_id)
-            and not exists (
-                select
-                from subject_commit as known
-                where
-                    known.subject_key = old.subject_key
-                    and known.run_id = old.run_id
-            )
             and not exists (select from file_fingerprint as known where known.run_id = old.run_id)
             and not exists (select from rejected_row as known where known.run_id = old.run_id);
         get diagnostics runs = row_count;
