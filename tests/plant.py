@@ -11,15 +11,15 @@ from disarray.formats.loader import load_datasets
 from disarray.model.matching import match_file
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
-from disarray.worker.passes.work import Workplace
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep.housekeeping import keep_house
+from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.model.description.dataset import Dataset
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 
 class Plant:

@@ -122,8 +122,8 @@ def _copy(
     """Change the store, then move what is there; the subjects that remain, and what failed."""
     from disarray.control.readings import change_store
     from disarray.failpoints import failpoint
-    from disarray.worker.passes.store_copy import drain_copies
     from disarray.worker.process.local import open_pool, open_workplace
+    from disarray.worker.process.store_copy import drain_copies
 
     with open_pool(config, application_name="disarray store copy") as pool, pool.connection() as connection:
         change_store(connection, datasets[name], store)

@@ -19,7 +19,7 @@ from disarray.model.segments import datetime_of
 from disarray.store.definitions import definitions_of
 from disarray.store.lake import ScratchLake
 from disarray.worker.passes.assignment import assign
-from disarray.worker.passes.committing import dataset_commit
+from disarray.worker.passes.commit_contents import dataset_commit
 from disarray.worker.passes.moves import load_moves
 from disarray.worker.passes.planning import plan_subject
 from disarray.worker.passes.reading import batch_requests, read_batch
