@@ -19,8 +19,8 @@ from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
 from disarray.model.plan import FragmentEntry, ScanUnit
 from disarray.model.uris import file_uri
 from disarray.store.lake import Lake
-from disarray.worker.passes.work import Workplace
 from disarray.worker.process.scheduler import Scheduler
+from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 CORES = 2
 ENQUEUE_BATCH = 500

@@ -41,7 +41,7 @@ from disarray.worker.process.scheduler import Scheduler
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 SUBJECTS = 8
 LATE_ROWS = 3_600

@@ -11,15 +11,15 @@ from disarray.formats.loader import load_datasets
 from disarray.model.matching import match_file
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
-from disarray.worker.passes.work import Workplace
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep.housekeeping import keep_house
+from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.model.description.dataset import Dataset
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 
 class Plant:
@@ -100,7 +100,7 @@ class Plant:
                     disarray.segment, disarray.segment_metric, disarray.rollup, disarray.file_fingerprint,
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
                     disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
-                    disarray.moving_file, disarray.unmatched_file
+                    disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower
                 """
             )
             for table in self.tables():

@@ -188,6 +188,7 @@ OPTIONS = (
             ("compact_readings", "20000", "and when they hold fewer readings than this on average"),
             ("vacuum_after", "1 d", "a file of the lake is deleted so long after the last need of it"),
             ("keep_history", "90 d", "how long resolved dirty ranges and runs are kept"),
+            ("keep_commits", "30 d", "how long notices of commits are kept that every follower has done"),
             ("keep_events", "365 d", "how long events are kept, in whole months"),
         )
     ),

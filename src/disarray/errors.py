@@ -68,6 +68,10 @@ class UnknownFileError(ControlError):
     """No file of this uri was ever announced."""
 
 
+class CommitsDroppedError(ControlError):
+    """Commits that were asked for are no longer kept; what a follower has is to be loaded anew."""
+
+
 class AccessDeniedError(ControlError):
     """The database role may not do this."""
 

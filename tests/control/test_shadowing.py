@@ -34,6 +34,7 @@ from disarray.control import (
     requests,
     runs,
     status,
+    subject_commits,
     subjects,
     tokens,
     values,
@@ -244,6 +245,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
     everything_about_housekeeping(session)
@@ -261,6 +263,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "register_dataset", "commit_subject", "put_rows", "finish_commit", "is_committed", "high_event_us",
+        "list_commits", "follow_commits", "advance_follower", "unfollow_commits", "list_followers", "drop_commits",
         "load_segments",
         "load_segment_fragments", "load_file_fragments", "load_withdrawn_fragments",
         "load_arrivals", "list_conflicts", "load_lake_checksums",
@@ -292,6 +295,17 @@ def everything_about_the_api(session: Connection) -> set[str]:
         requests.keep_answer(session, request, request_hash=b"r", answer="{}")
     assert requests.begin_request(session, request, request_hash=b"r") == "{}"
     return {"create_token", "find_token", "list_tokens", "revoke_token", "begin_request", "keep_answer"}
+
+
+def everything_about_followers(session: Connection) -> None:
+    """A follower of CELL1 from its first position to its end."""
+    listed = subject_commits.list_commits(session, "CELL1", "cells")
+    newest = subject_commits.follow_commits(session, "sink", "CELL1", "cells")
+    assert [notice.commit_seq for notice in listed] == list(range(1, newest + 1))
+    assert subject_commits.advance_follower(session, "sink", "CELL1", "cells", commit_seq=1) == newest
+    assert [each.commit_seq for each in subject_commits.list_followers(session)] == [newest]
+    assert subject_commits.drop_commits(session, keep=timedelta(days=1)) == 0
+    assert subject_commits.unfollow_commits(session, "sink") == 1
 
 
 def everything_about_a_move(session: Connection) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from disarray.control import values
 from disarray.control.figures import sum_figures
 from disarray.store.audit.audit import AuditSettings, Outcome, audit
+from disarray.worker.housekeeping_settings import HousekeepingSettings
 from disarray.worker.upkeep.housekeeping import sweep, vacuum
-from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
 from tests.arrivals import differences, stored
 from tests.store.agreement import assert_stores_agree
 

@@ -27,7 +27,7 @@ _PRELOADED = [
     "disarray.worker.process.local",
     "disarray.worker.process.intake",
     "disarray.worker.process.duties",
-    "disarray.worker.passes.store_copy",
+    "disarray.worker.process.store_copy",
     "disarray.engine.runner",
     "disarray.engine.jobs.compact_job",
     "disarray.agent.agent",

@@ -13,8 +13,8 @@ from disarray.control.queue import Holder, Incarnation
 from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
 from disarray.store.lake import Lake
-from disarray.worker.passes.work import Workplace
-from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
+from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.worker.workplace import Workplace
 from tests.soak.landing import Inbox, description
 from tests.soak.line import Line
 from tests.soak.operator import Operator

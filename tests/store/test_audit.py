@@ -167,6 +167,9 @@ DAMAGES = {
     """,
     "a_subject_has_one_definition": "update disarray.segment set scan_version = 'older' where subject_key = 'T1'",
     "segments_come_from_a_commit": "update disarray.segment set run_id = gen_random_uuid() where subject_key = 'T1'",
+    "commits_are_numbered_without_gaps": "update disarray.subject_commit set commit_seq = commit_seq + 1 "
+    "where (subject_key, commit_seq) = (select subject_key, max(commit_seq) from disarray.subject_commit "
+    "group by subject_key order by 2 desc limit 1)",
     "no_commit_passes_a_newer_fence": """
         insert into disarray.run (run_id, subject_key, instance_name, fence, committed_at)
         values (gen_random_uuid(), 'T1', 'Worker01', 0, disarray.clock())

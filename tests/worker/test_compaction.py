@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from disarray.control import files, housekeeping
 from disarray.engine.jobs.compact_job import compact_subjects
 from disarray.queries.readings import readings
+from disarray.worker.housekeeping_settings import HousekeepingSettings
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep import subject_upkeep
-from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
 from tests.plant import Plant
 from tests.worker.deliveries import DATASET, Delivery, deliveries, rows
 from tests.worker.soundness import assert_all_holds

@@ -15,7 +15,7 @@ from disarray.errors import StalePlanError
 from disarray.model.description.dataset import Store
 from disarray.model.plan import CatalogChanges
 from disarray.worker.passes import planning
-from disarray.worker.passes.store_copy import drain_copies
+from disarray.worker.process.store_copy import drain_copies
 from tests.store.agreement import assert_stores_agree
 
 if TYPE_CHECKING:

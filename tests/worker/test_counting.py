@@ -101,11 +101,8 @@ def test_what_a_pass_cannot_do_goes_back_together_and_a_lost_subject_costs_no_ot
     plant.rows(
         "update disarray.subject_lock set fence = fence + 1000 where subject_key = 'TOOL01' returning 1"
     )
-    from disarray.worker.passes.assignment import assign
-    from disarray.worker.passes.committing import give_back
-    from disarray.worker.passes.work import Work
+    from disarray.worker.passes.item_outcomes import Failed, give_back
 
-    work = [Work(assignment, None) for assignment in assign(items, plant.datasets)]
-    give_back(plant.place, [(each, "unreadable") for each in work])
+    give_back(plant.place, [Failed(item, "unreadable", is_permanent=True) for item in items])
     with plant.pool.connection() as connection:
         assert [dead.source_uri for dead in dead_letters.list_dead_letters(connection)] == [str(second)]

@@ -15,9 +15,9 @@ from disarray.control import files, housekeeping, queue
 from disarray.errors import ReadingsGoneError
 from disarray.queries.readings import readings
 from disarray.store import sweeping
+from disarray.worker.housekeeping_settings import HousekeepingSettings
 from disarray.worker.upkeep import housekeeping as chores
 from disarray.worker.upkeep.housekeeping import keep_house, sweep, vacuum
-from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
 from tests.worker.test_compaction import grow, line, told
 
 if TYPE_CHECKING:

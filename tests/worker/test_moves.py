@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 pytestmark = pytest.mark.postgres
 

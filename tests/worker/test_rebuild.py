@@ -19,8 +19,8 @@ from disarray.queries.names import find_metric, find_subjects
 from disarray.store.registering import register
 from disarray.worker.passes import committing, ingest, rebuilding
 from disarray.worker.passes.rehearsal import rehearse
-from disarray.worker.passes.work import Workplace
 from disarray.worker.process.scheduler import Scheduler
+from disarray.worker.workplace import Workplace
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 pytestmark = pytest.mark.postgres
 

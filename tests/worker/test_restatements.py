@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.control import files, values
-from disarray.worker.upkeep.housekeeping_settings import HousekeepingSettings
+from disarray.worker.housekeeping_settings import HousekeepingSettings
 from tests.plant import Plant
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from disarray.worker.process.service import ThreadService, run_services
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
     from tests.plant import Plant
 
 

@@ -10,6 +10,7 @@ from psycopg_pool import PoolTimeout
 
 from disarray.errors import (
     AccessDeniedError,
+    CommitsDroppedError,
     ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
@@ -46,6 +47,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA008": SupersededDefinitionError,
     "DA010": NotDeadLetterError,
     "DA011": UnknownFileError,
+    "DA012": CommitsDroppedError,
     "DA020": UnknownTokenError,
     "DA021": RequestRunningError,
     "DA022": KeyReusedError,

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.config import Config
-    from disarray.worker.passes.work import Workplace
     from disarray.worker.process.service import Service
+    from disarray.worker.workplace import Workplace
 
 METRIC = "in_spec_total"
 COPIED = f"inbox/{LATE_TOOL}/report_0901_0018.csv"

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from disarray.config import Config
     from disarray.demo.factory import Arrival
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 INSTANCE_NAME = "demo"
 MINUTE = timedelta(minutes=1)

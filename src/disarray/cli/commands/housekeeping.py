@@ -124,10 +124,13 @@ def _lines(
         if number:
             first, _, rest = noun.partition(" ")
             yield f"{counted(number, first)} {rest} {would}deleted, {size:,} bytes"
-    if forgotten.dirty_ranges or forgotten.runs or forgotten.fragments or report.event_months:
+    if any(
+        (forgotten.dirty_ranges, forgotten.runs, forgotten.fragments, report.commits, report.event_months)
+    ):
         yield (
             f"{would}forgotten: {counted(forgotten.dirty_ranges, 'resolved range')}, "
             f"{counted(forgotten.runs, 'run')}, {counted(forgotten.fragments, 'dropped fragment')}, "
+            f"{counted(report.commits, 'notice')} of commits, "
             f"{counted(report.event_months, 'month')} of events"
         )
     if (

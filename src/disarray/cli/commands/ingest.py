@@ -13,7 +13,7 @@ from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
     from disarray.worker.passes.report import CommittedPlan, FileRejects
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 INSTANCE_NAME = "ingest"
 

@@ -119,8 +119,8 @@ def _copy(
     from disarray.failpoints import failpoint
 
     try:
-        from disarray.worker.passes.store_copy import drain_copies
         from disarray.worker.process.local import open_pool, open_workplace
+        from disarray.worker.process.store_copy import drain_copies
     except ModuleNotFoundError as error:
         raise ConfigError(
             f"`store copy` works as a worker does and needs {error.name}; "

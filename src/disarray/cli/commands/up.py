@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from disarray.agent.agent import Agent
     from disarray.agent.state import StateFile
     from disarray.config import Config
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger("disarray.up")
 

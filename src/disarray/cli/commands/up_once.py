@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from disarray.agent.agent import Agent
-    from disarray.worker.passes.work import Workplace
     from disarray.worker.process.scheduler import Scheduler
+    from disarray.worker.workplace import Workplace
 
 SHOWN_SUBJECTS = 5
 SHOWN_CHANNELS = 5

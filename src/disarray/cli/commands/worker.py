@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     import threading
 
     from disarray.config import Config
-    from disarray.worker.passes.work import Workplace
     from disarray.worker.process.scheduler import Scheduler
     from disarray.worker.process.service import Service
     from disarray.worker.process.settings import WorkerSettings
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger("disarray.worker")
 

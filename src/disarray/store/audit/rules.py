@@ -131,6 +131,12 @@ RULES = (
         _VERIFY,
     ),
     Rule(
+        "commits_are_numbered_without_gaps",
+        Guarantee.ATOMICITY,
+        "The notices of commits of these subjects have gaps: who follows them missed a change.",
+        _REPORT,
+    ),
+    Rule(
         "no_commit_passes_a_newer_fence",
         Guarantee.FENCING,
         "A worker committed after its subject had been given to another.",

@@ -7,7 +7,6 @@ that has readings of it that they are to leave: each of these drops them in a co
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 from disarray.control import definitions, moving_files
 from disarray.control.commits import LeavingFile
 from disarray.control.moving_files import HandOver
-from disarray.errors import LeaseLostError, SubjectMissingError
+from disarray.errors import SubjectMissingError
 from disarray.kernels.reading.outcome import ReadStatus
 from disarray.model.description.dataset import SubjectKind
 from disarray.model.matching import subject_from_preamble
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.worker.passes.assignment import Assignment
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
-    from disarray.worker.passes.work import Work, Workplace
-
-log = logging.getLogger(__name__)
+    from disarray.worker.passes.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +105,6 @@ def judge_subjects(
         else:
             foreign.append(HandOver(each.item.queue_id, subject, dataset.name))
     return own, foreign
-
-
-def hand_over(place: Workplace, handed: Sequence[HandOver]) -> None:
-    """Let the items wait for the subjects that their files are about."""
-    if not handed:
-        return
-    try:
-        with place.pool.connection() as connection:
-            moving_files.hand_over_items(connection, handed, place.holder)
-    except LeaseLostError as error:
-        log.warning("%s", error)
 
 
 def leaving_files(work: Sequence[Work], subject_key: str, moves: Moves) -> list[LeavingFile]:

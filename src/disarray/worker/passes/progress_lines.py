@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from disarray.worker.passes.report import Arrival
 
 if TYPE_CHECKING:
-    from disarray.worker.passes.ingest import PassReport
+    from disarray.worker.passes.report import PassReport
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from disarray.errors import StalePlanError
 from disarray.store.definitions import definitions_of
 from disarray.store.lake import ScratchLake
 from disarray.worker.passes.assignment import Assignment, assign
-from disarray.worker.passes.committing import dataset_commit
+from disarray.worker.passes.commit_contents import dataset_commit
 from disarray.worker.passes.contradictions import find_contradictions
 from disarray.worker.passes.moves import Moves, find_foreign, judge_subjects, leaving_files, load_moves
 from disarray.worker.passes.planning import plan_subject

@@ -1,16 +1,20 @@
-"""What a pass did to one subject, as a person would tell it."""
+"""What a pass did, as a person would tell it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from disarray.control.commits import DatasetChange
+    from disarray.control.queue import QueueId
     from disarray.kernels.parsing.rejects import Reject
     from disarray.kernels.reading.outcome import ReadOutcome
     from disarray.model.plan import SubjectPlan
+    from disarray.worker.upkeep.subject_upkeep import KeptSubject
 
 
 class Arrival(StrEnum):
@@ -66,3 +70,29 @@ class CommittedPlan:
         return arrival_of(
             changed_from_us=self.change.frontier_us, newest_segment_us=self.change.newest_segment_us
         )
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What became of a batch: every item is completed, failed with a message, or lost with its subject."""
+
+    completed: tuple[QueueId, ...] = ()
+    failed: Mapping[QueueId, str] = field(default_factory=dict)
+    lost_subjects: tuple[str, ...] = ()
+    plans: tuple[SubjectPlan, ...] = ()
+    committed: tuple[CommittedPlan, ...] = ()
+    rejects: tuple[FileRejects, ...] = ()
+    kept: tuple[KeptSubject, ...] = ()
+
+
+def joined(reports: Sequence[PassReport]) -> PassReport:
+    """The report of several passes as one."""
+    return PassReport(
+        completed=tuple(queue_id for report in reports for queue_id in report.completed),
+        failed={queue_id: text for report in reports for queue_id, text in report.failed.items()},
+        lost_subjects=tuple(subject for report in reports for subject in report.lost_subjects),
+        plans=tuple(plan for report in reports for plan in report.plans),
+        committed=tuple(commit for report in reports for commit in report.committed),
+        rejects=tuple(rejects for report in reports for rejects in report.rejects),
+        kept=tuple(kept for report in reports for kept in report.kept),
+    )

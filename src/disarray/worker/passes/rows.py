@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.store.contract import ReadingStore
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
     Scanned = Mapping[tuple[str, str, int], ScannedSegment]
 

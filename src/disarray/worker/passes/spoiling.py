@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from disarray.engine.jobs.scan_job import SegmentOfSubject
     from disarray.model.plan import SubjectPlan
     from disarray.worker.passes.assignment import Assignment
-    from disarray.worker.passes.planning import SubjectPlans
+    from disarray.worker.passes.subject_pass import SubjectPass
     from disarray.worker.passes.work import Work
 
 
@@ -29,29 +29,26 @@ class SpoiledWork:
     unharmed: list[Assignment] = field(default_factory=list)
 
 
-def spoiled_work(
-    ready: Mapping[str, Sequence[Work]],
-    planned: Mapping[str, SubjectPlans],
-    failures: Mapping[SegmentOfSubject, str],
-) -> SpoiledWork:
+def spoiled_work(subjects: Sequence[SubjectPass], failures: Mapping[SegmentOfSubject, str]) -> SpoiledWork:
     """Sort out the work on subjects of which scans failed."""
     spoiled = SpoiledWork()
     lost: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
-    for (dataset, subject, segment_us), message in failures.items():
-        lost[subject][dataset, segment_us] = message
-    for subject, segments in lost.items():
-        spoiled.subjects.append(subject)
-        plans = planned[subject].plans
+    for (dataset, subject_key, segment_us), message in failures.items():
+        lost[subject_key][dataset, segment_us] = message
+    for subject in subjects:
+        segments = lost.get(subject.subject_key)
+        if segments is None:
+            continue
+        spoiled.subjects.append(subject.subject_key)
+        planned = subject.planned
         # A rebuild moves all of a subject at once, and so does a file that leaves it; work on a whole subject is about
         # every segment.
         is_whole = bool(
-            planned[subject].leaving
-            or planned[subject].left
-            or any(plan.rebuild is not None for plan in plans)
+            planned.leaving or planned.left or any(plan.rebuild is not None for plan in planned.plans)
         )
-        touching = _touching(plans, segments)
+        touching = _touching(planned.plans, segments)
         anything = next(iter(segments.values()))
-        for each in ready.get(subject, ()):
+        for each in subject.work:
             own = touching.get(each.item.source_uri)
             if own is not None or is_whole or not each.assignment.is_about_a_file:
                 spoiled.waiting.append((each, own or anything))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Sequence
 
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from disarray.broker.consumer import Batch
     from disarray.model.breaker import Breaker
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from disarray.failpoints import failpoint
 from disarray.queries.project import configured_datasets
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
-from disarray.worker.passes.work import Workplace
+from disarray.worker.housekeeping_settings import housekeeping_settings
 from disarray.worker.process.scheduler import BATCH
 from disarray.worker.process.settings import RunnerKind, worker_settings
-from disarray.worker.upkeep.housekeeping_settings import housekeeping_settings
+from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -29,15 +29,17 @@ from disarray.errors import (
 from disarray.failpoints import failpoint
 from disarray.model.backoff import Backoff
 from disarray.model.breaker import Breaker
-from disarray.worker.passes.ingest import LAKE_SECONDS, PassReport, joined, process_items
+from disarray.worker.passes.ingest import process_items
+from disarray.worker.passes.item_outcomes import LAKE_SECONDS
 from disarray.worker.passes.progress_lines import tell_pass
+from disarray.worker.passes.report import PassReport, joined
 from disarray.worker.process.heartbeat import Progress, renewed_leases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from disarray.control.queue import QueueItem
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.control import events, housekeeping
+from disarray.control import events, housekeeping, subject_commits
 from disarray.control.housekeeping import Forgotten
 from disarray.failpoints import failpoint
 from disarray.store.lake import FRAGMENT_FILE
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from disarray.control.connections import Connection
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,7 @@ class HousekeepingReport:
     orphans: int = 0
     orphan_bytes: int = 0
     forgotten: Forgotten = field(default_factory=lambda: Forgotten(0, 0, 0))
+    commits: int = 0  # notices for followers
     event_months: int = 0
 
 
@@ -84,6 +85,9 @@ def keep_house(
                 keep=rules.keep_history,
                 keep_fragments=rules.vacuum_after,
                 is_rehearsal=is_rehearsal,
+            ),
+            commits=subject_commits.drop_commits(
+                connection, keep=rules.keep_commits, is_rehearsal=is_rehearsal
             ),
             event_months=0 if is_rehearsal else events.drop_old_events(connection, keep=rules.keep_events),
         )

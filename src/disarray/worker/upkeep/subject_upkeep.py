@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from disarray.control.queue import QueueId, QueueItem
     from disarray.engine.jobs.compact_job import CompactedFile
     from disarray.model.description.dataset import Dataset
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger(__name__)
 

@@ -221,6 +221,23 @@ begin
     )
     order by 2
     limit p_limit;
+
+    return query
+    select
+        'commits_are_numbered_without_gaps',
+        format('%s/%s', noted.dataset, noted.subject_key),
+        format('commit %s follows commit %s', noted.commit_seq, noted.former_seq)
+    from (
+        select
+            every.dataset,
+            every.subject_key,
+            every.commit_seq,
+            lag(every.commit_seq) over (partition by every.subject_key, every.dataset order by every.commit_seq) as former_seq
+        from subject_commit as every
+    ) as noted
+    where noted.commit_seq <> noted.former_seq + 1
+    order by 2, 3
+    limit p_limit;
 end
 $$;
 comment on function disarray.audit_commits(integer) is 'Atomicity, as far as it shows at rest: what is half of one commit, or of none.';

@@ -24,7 +24,7 @@ declare
     v_newest_us bigint;
     v_restates jsonb;
     v_changed bigint;
-    v_changed_segments bigint[];
+    v_segments bigint[];
     v_is_rebuild boolean;
     v_was_rebuilt boolean := false;
     v_was_mended boolean;
@@ -50,7 +50,7 @@ begin
     perform end_moves(p_subject_key, p_changes);
     -- What is compared with what was published must have been published: a shift that was put off comes first.
     if json_array_length(p_changes -> 'datasets') > 0 then
-        perform resolve_ranges(p_subject_key, p_instance_name, null);
+        perform resolve_ranges(p_subject_key, p_instance_name, null, p_run_id);
     end if;
     for v_dataset in
         select changed.value
@@ -58,7 +58,8 @@ begin
     loop
         v_place := v_place + 1;
         v_restates := null;
-        v_frontier_us := changed_from_us(p_subject_key, v_dataset);
+        v_segments := array(select changed.segment_us from changed_segments(p_subject_key, v_dataset) as changed);
+        v_frontier_us := (select min(changed.segment_us) from unnest(v_segments) as changed (segment_us));
         select max(known.segment_us)
         into v_newest_us
         from segment as known
@@ -72,32 +73,27 @@ begin
         v_was_rebuilt := v_was_rebuilt or v_is_rebuild;
         perform assert_decided(v_dataset, p_changes -> 'completions');
         perform put_fragments(p_run_id, p_subject_key, v_dataset, v_now);
-        v_changed_segments := case
-            when p_rows is null
-                then array(select changed.segment_us from changed_segments(p_subject_key, v_dataset) as changed)
-        end;
+        perform begin_subject_commit(p_run_id, p_subject_key, v_dataset, v_segments, v_is_rebuild);
         v_changed := put_segments(p_run_id, p_subject_key, v_dataset, p_rows[v_place]);
         if v_is_rebuild then
             perform keep_unscanned(p_subject_key, v_dataset);
         end if;
         if v_frontier_us is not null then
-            perform mark_dirty(
-                p_subject_key, p_instance_name, instant_of(v_frontier_us), 'infinity',
-                'commit ' || p_run_id, p_incarnation, v_dataset ->> 'dataset'
+            insert into dirty_range (subject_key, dataset, range_start, range_end, reason, created_at, restates)
+            values (
+                p_subject_key, v_dataset ->> 'dataset', instant_of(v_frontier_us), 'infinity', 'commit ' || p_run_id, v_now, v_restates
             );
-            update dirty_range as marked
-            set restates = v_restates
-            where
-                v_restates is not null
-                and marked.subject_key = p_subject_key
-                and marked.resolved_at is null
-                and marked.reason = 'commit ' || p_run_id
-                and marked.dataset = v_dataset ->> 'dataset';
+        end if;
+        -- Where rows follow, finish_commit does it.
+        if p_rows is not null then
+            perform end_subject_commit(p_run_id, p_subject_key, v_dataset ->> 'dataset');
         end if;
         select resolved.*
         into v_resolved
         -- The old numbers of a rebuilt subject are gone with this commit: the new ones must be whole with it.
-        from resolve_ranges(p_subject_key, p_instance_name, case when not v_is_rebuild then p_max_shift_rows end) as resolved
+        from resolve_ranges(
+            p_subject_key, p_instance_name, case when not v_is_rebuild then p_max_shift_rows end, p_run_id
+        ) as resolved
         -- Where rows follow, there is nothing to add up yet: finish_commit does it.
         where p_rows is not null;
         v_done := v_done || jsonb_build_object(
@@ -107,7 +103,7 @@ begin
             'segments_changed', v_changed,
             'bases_shifted', coalesce(v_resolved.bases_shifted, 0),
             'restatements', coalesce(v_resolved.restatements, 0),
-            'changed_segments', v_changed_segments
+            'changed_segments', case when p_rows is null then v_segments end
         );
     end loop;
     if json_array_length(p_changes -> 'moved') > 0 then
@@ -230,7 +226,12 @@ declare
 begin
     select resolved.*
     into v_resolved
-    from resolve_ranges(p_subject_key, v_instance_name, p_max_shift_rows) as resolved;
+    from resolve_ranges(p_subject_key, v_instance_name, p_max_shift_rows, p_run_id) as resolved;
+    perform end_subject_commit(p_run_id, p_subject_key, noted.dataset)
+    from subject_commit as noted
+    where
+        noted.subject_key = p_subject_key
+        and noted.run_id = p_run_id;
     -- One pass shifts all datasets of the subject; it is counted with the first that changed.
     select coalesce(
         jsonb_agg(

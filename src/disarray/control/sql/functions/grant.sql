@@ -64,7 +64,8 @@ grant execute on function
     disarray.load_kept_fragments,
     disarray.doom_lake_files,
     disarray.forget_lake_files,
-    disarray.forget_history
+    disarray.forget_history,
+    disarray.drop_commits
 to disarray_worker;
 
 grant execute on function
@@ -91,6 +92,9 @@ to disarray_operator;
 
 grant execute on function
     disarray.preview_commit,
+    disarray.follow_commits,
+    disarray.advance_follower,
+    disarray.unfollow_commits,
     disarray.high_event_us,
     disarray.load_fingerprints,
     disarray.load_file_homes,
@@ -123,6 +127,8 @@ grant execute on function
     disarray.list_events,
     disarray.count_events,
     disarray.list_runs,
+    disarray.list_commits,
+    disarray.list_followers,
     disarray.list_subject_states,
     disarray.list_dead_letters,
     disarray.explain_segment,

@@ -305,7 +305,7 @@ begin
     if v_frontier_us is not null then
         -- Done for real, by the very code of a commit, and undone at once: what is told is what would be.
         begin
-            perform resolve_ranges(p_subject_key, null, null);
+            perform resolve_ranges(p_subject_key, null, null, null);
             v_before := telemetry.final_totals(v_name, p_subject_key);
             if (p_dataset ->> 'restates')::boolean then
                 v_restates := former_values(

@@ -58,7 +58,23 @@ begin
     perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
     return (
         select resolved.frontier
-        from resolve_ranges(p_subject_key, p_instance_name, p_max_rows) as resolved
+        from resolve_ranges(
+            p_subject_key, p_instance_name, p_max_rows,
+            -- The run of this very transaction, if it is the end of one.
+            (
+                select newest.run_id
+                from (
+                    select
+                        known.run_id,
+                        known.xmin as made_by
+                    from run as known
+                    where known.subject_key = p_subject_key
+                    order by known.committed_at desc
+                    limit 1
+                ) as newest
+                where newest.made_by = pg_current_xact_id()::xid
+            )
+        ) as resolved
     );
 end
 $$;
@@ -70,6 +86,7 @@ create function disarray.resolve_ranges(
     p_subject_key text,
     p_instance_name text,
     p_max_rows bigint,
+    p_run_id uuid,
     out frontier timestamptz,
     out bases_shifted bigint,
     out restatements bigint
@@ -140,6 +157,9 @@ begin
         into v_shifted
         from telemetry.shift_bases(v_stale.dataset, p_subject_key, v_stale.frontier_us, v_restates) as shifted;
         bases_shifted := bases_shifted + v_shifted.bases_shifted;
+        if v_shifted.bases_shifted > 0 then
+            perform disarray.note_shift(p_run_id, p_subject_key, v_stale.dataset, v_stale.frontier_us);
+        end if;
         if v_restates is not null then
             restatements := restatements
                 + disarray.note_restatements(v_stale.dataset, p_subject_key, v_restates, v_shifted.moved, v_now);
@@ -159,7 +179,7 @@ begin
     );
 end
 $$;
-comment on function disarray.resolve_ranges(text, text, bigint) is
+comment on function disarray.resolve_ranges(text, text, bigint, uuid) is
     'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved, and how many series were restated.';
 
 create function disarray.queue_reconcile(p_subject_key text, p_now timestamptz)

@@ -22,6 +22,7 @@ class HousekeepingSettings:
     compact_readings: int = 20_000
     vacuum_after: timedelta = timedelta(days=1)
     keep_history: timedelta = timedelta(days=90)
+    keep_commits: timedelta = timedelta(days=30)
     keep_events: timedelta = timedelta(days=365)
 
 
@@ -33,6 +34,7 @@ def housekeeping_settings(config: Config) -> HousekeepingSettings:
         compact_readings=_number(config, "housekeeping.compact_readings", at_least=1),
         vacuum_after=_length(config, "housekeeping.vacuum_after", at_least=timedelta(hours=1)),
         keep_history=_length(config, "housekeeping.keep_history", at_least=timedelta(days=1)),
+        keep_commits=_length(config, "housekeeping.keep_commits", at_least=timedelta(days=1)),
         keep_events=_length(config, "housekeeping.keep_events", at_least=timedelta(days=31)),
     )
 

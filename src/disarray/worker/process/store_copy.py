@@ -10,7 +10,7 @@ from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
     from disarray.control.readings import WaitingCopy
-    from disarray.worker.passes.work import Workplace
+    from disarray.worker.workplace import Workplace
 
 
 def drain_copies(

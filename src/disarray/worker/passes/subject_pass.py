@@ -1,0 +1,60 @@
+"""One subject on its way through a pass: read, planned, scanned. Each stage adds to it, none changes it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from disarray.worker.passes.planning import SubjectPlans
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from disarray.engine.jobs.scan_job import ScannedSegment, SegmentOfSubject
+    from disarray.kernels.fragments.fragment_writer import FragmentFile
+    from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.plan import SubjectPlan
+    from disarray.worker.passes.reading import BatchRead
+    from disarray.worker.passes.work import Work
+
+
+@dataclass(frozen=True, slots=True)
+class SubjectPass:
+    """The work on one subject, and what the stages up to now found out about it.
+
+    `files` are those that job 1 wrote, and `scanned` what job 2 gave, for all subjects of the pass.
+    """
+
+    subject_key: str
+    work: tuple[Work, ...]
+    files: Sequence[FragmentFile] = ()
+    read_again: Mapping[str, ReadOutcome] = field(default_factory=dict)  # of a rebuild, without an item
+    planned: SubjectPlans = field(default_factory=SubjectPlans)
+    scanned: Mapping[SegmentOfSubject, ScannedSegment] = field(default_factory=dict)
+
+    @property
+    def plans(self) -> Sequence[SubjectPlan]:
+        """What it changes, a plan for each dataset."""
+        return self.planned.plans
+
+    def with_plans(self, planned: SubjectPlans, read: BatchRead) -> SubjectPass:
+        """What it changes is known; work that waits for a rebuild is left out from here on."""
+        return replace(
+            self,
+            planned=planned,
+            work=tuple(each for each in self.work if each.assignment.place not in planned.blocked),
+            read_again={
+                uri: outcome
+                for plan in planned.plans
+                for uri, outcome in read.read_again.get((plan.dataset, self.subject_key), {}).items()
+            },
+        )
+
+
+def by_subject(work: Sequence[Work], read: BatchRead) -> list[SubjectPass]:
+    """The work of a pass, subject by subject."""
+    found: dict[str, list[Work]] = defaultdict(list)
+    for each in work:
+        found[each.item.subject_key].append(each)
+    return [SubjectPass(subject, tuple(own), files=read.job.files) for subject, own in found.items()]
