@@ -17,7 +17,6 @@ from disarray.control.commits import (
     SubjectCommit,
 )
 from disarray.control.connections import transaction
-from disarray.control.files import Reason
 from disarray.control.queue import Failure
 from disarray.control.retries import call_idempotent
 from disarray.control.timings import TIMINGS
@@ -29,6 +28,7 @@ from disarray.model.segments import datetime_of
 from disarray.worker.passes.counting import commit_figures
 from disarray.worker.passes.report import CommittedPlan
 from disarray.worker.passes.rows import put_parts, write_rows
+from disarray.worker.passes.work_order import ReconcileSubject
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence
@@ -103,7 +103,7 @@ def commit_work(
                     connection, prepared, changes, max_shift_rows=place.max_shift_rows
                 )
             failpoint("commit.stated", connection, about=commit.subject_key)
-            if any(Reason.RECONCILE in each.assignment.reasons for each in work):
+            if any(each.assignment.asks_for(ReconcileSubject) for each in work):
                 with TIMINGS.timed("reconcile"):
                     failpoint("reconcile.before", connection, about=commit.subject_key)
                     subjects.reconcile_subject(connection, commit.subject_key, place.holder)
@@ -200,7 +200,7 @@ def _subject_commit(
     files = {place.lake.relative(file.path): file for file in job.files}
     subject_key = work[0].item.subject_key
     read = {
-        **{each.item.source_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
+        **{each.item.file_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
         **read_again,
     }
     moved = {
@@ -258,7 +258,7 @@ def _subject_commit(
         moved=list(moved.values()),
         completions={
             each.item.queue_id: _completion(each.outcome, is_parked=each.item.source_uri in parked)
-            | _about_sealed(sealed[each.item.source_uri])
+            | _about_sealed([] if each.item.source_uri is None else sealed[each.item.source_uri])
             | _dataset_read(each, moved)
             | {"run_id": str(run_id)}
             for each in work

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog, readings
-from disarray.control.files import Reason
 from disarray.errors import RebuildBlockedError
 from disarray.model.description.dataset import Store
 from disarray.model.plan import (
@@ -28,6 +27,7 @@ from disarray.worker.passes.moves import Moves, leaving_files
 from disarray.worker.passes.rebuilding import moved_files, refuse_lost_readings
 from disarray.worker.passes.restoring import load_withdrawn
 from disarray.worker.passes.sharing import share_fragments
+from disarray.worker.passes.work_order import CopySubject, takes_file_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -140,7 +140,7 @@ class _Planning:
         ]
         changes = self._with_origins(changes) + self._departures(changes)
         if self.rebuild is None:
-            copies = any(Reason.COPY in each.assignment.reasons for each in self.work)
+            copies = any(each.assignment.asks_for(CopySubject) for each in self.work)
             return self._plan(self._ordinary_changes(changes), copies=copies) if changes or copies else None
         segments = catalog.load_segments(
             self.connection, self.dataset.name, self.subject_key, from_us=FIRST_US, to_us=LAST_US
@@ -151,7 +151,7 @@ class _Planning:
         sealed = {segment.segment_us for segment in segments if segment.is_sealed}
         outcomes = {
             **self.read_again,
-            **{each.item.source_uri: each.outcome for each in self.work if each.outcome is not None},
+            **{each.item.file_uri: each.outcome for each in self.work if each.outcome is not None},
         }
         moved = moved_files(self.rebuild, outcomes)
         planned = self._reread_changes(
@@ -315,7 +315,9 @@ class _Planning:
             removed={change.source_uri for change in changes if change.is_removed} | {*self.leaving},
             earlier=self._earlier_generations(known),
             asked_for={
-                each.item.source_uri for each in self.work if each.assignment.asks_for_the_file_as_it_is
+                each.item.file_uri
+                for each in self.work
+                if any(map(takes_file_as_it_is, each.assignment.orders))
             },
         )
         read = [
@@ -371,7 +373,7 @@ class _Planning:
 
     def _fingerprints(self) -> dict[str, Fingerprint]:
         return {
-            each.item.source_uri: each.outcome.fingerprint
+            each.item.file_uri: each.outcome.fingerprint
             for each in self.work
             if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
         }

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import commits, status
 from disarray.control.files import Notification, Reason
-from disarray.control.queue import Incarnation, QueueId, QueueItem
+from disarray.control.queue import Incarnation, Lane, OrderKind, QueueId, QueueItem
 from disarray.engine.jobs.scan_job import SegmentScan, scan_segments
 from disarray.engine.runner import InProcessRunner
 from disarray.errors import StalePlanError
@@ -114,9 +114,9 @@ def _rehearse(
         moves = load_moves(connection, [each.item for each in assignments])
         requests = batch_requests(connection, assignments, {}, moves.homes)
         batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4())
-        failures |= {each.item.source_uri: each.failure for each in batch.work if each.failure is not None}
+        failures |= {each.item.file_uri: each.failure for each in batch.work if each.failure is not None}
         work = [each for each in batch.work if each.failure is None]
-        found = [rejects_of(each.item.source_uri, each.outcome) for each in work]
+        found = [rejects_of(each.item.file_uri, each.outcome) for each in work]
         rejects += [each for each in found if each is not None]
         planned = plan_subject(connection, subject, work=work, datasets=known, lake=lake, moves=moves).plans
         scans = [
@@ -155,6 +155,8 @@ def _as_if_claimed(connection: Connection, notifications: Sequence[Notification]
             dataset=each.metadata.get("dataset"),
             content_hash=None,
             incarnation=Incarnation(0),
+            kind=OrderKind.READ,
+            lane=Lane.LIVE,
         )
         for number, each in enumerate(notifications)
     ]

@@ -52,8 +52,9 @@ def spoiled_work(
         touching = _touching(plans, segments)
         anything = next(iter(segments.values()))
         for each in ready.get(subject, ()):
-            own = touching.get(each.item.source_uri)
-            if own is not None or is_whole or not each.assignment.is_about_a_file:
+            uri = each.item.source_uri
+            own = None if uri is None else touching.get(uri)
+            if own is not None or is_whole or uri is None:
                 spoiled.waiting.append((each, own or anything))
             else:
                 spoiled.unharmed.append(each.assignment)
