@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
+from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from disarray.control.files import Notification, Reason, Verdict
@@ -14,8 +15,14 @@ if TYPE_CHECKING:
     from disarray.control.queue import Holder
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
-STRENGTH = list(Reason)
-ON_PURPOSE = STRENGTH[STRENGTH.index(Reason.BACKFILL) :]
+ON_PURPOSE = {
+    Reason.BACKFILL,
+    Reason.REBUILD,
+    Reason.REINGEST,
+    Reason.ALLOW,
+    Reason.RELEASE,
+    Reason.REMOVE,
+}
 MAX_RETRIES = 5
 
 
@@ -24,7 +31,7 @@ class Row:
     """A queue row; ``holder`` is set while it is claimed."""
 
     queue_id: int
-    uri: str
+    uri: str | None
     subject: str
     reason: Reason
     version: str | None
@@ -34,6 +41,11 @@ class Row:
     holder: Holder | None = None
     fence: int | None = None
     reasons: set[Reason] = field(default_factory=set)
+
+    @property
+    def target(self) -> str:
+        """The file, or the subject, of which nothing else runs."""
+        return self.uri or f"{self.reason} {self.subject}"
 
 
 @dataclass
@@ -70,10 +82,15 @@ class Answer(NamedTuple):
 
 
 def merged_reason(older: Reason, newer: Reason) -> Reason:
-    """The stronger of two; but of 'remove' and what came after it (the file was allowed since), the later."""
-    if older is Reason.REMOVE or (older is Reason.ALLOW and newer is Reason.REMOVE):
+    """What is shown of two: no announcement hides a decision, and a plain one no quiet file; else the later.
+
+    Of 'remove' and what came after it (the file was allowed since), the later.
+    """
+    if Reason.REMOVE in (older, newer):
         return newer
-    return max(older, newer, key=STRENGTH.index)
+    if newer not in ON_PURPOSE and (older in ON_PURPOSE or older is Reason.QUIET):
+        return older
+    return newer
 
 
 class QueueModel:
@@ -90,8 +107,16 @@ class QueueModel:
         self.events: Counter[tuple[str, str | None]] = Counter()
         self.highest_fence = 0
 
-    def waiting(self, uri: str) -> Row | None:
-        return next((row for row in self.rows if row.uri == uri and row.holder is None), None)
+    def waiting(self, uri: str | None, subject: str | None = None) -> Row | None:
+        """The order of a file that waits, or, without one, that of a subject."""
+        return next(
+            (
+                row
+                for row in self.rows
+                if row.uri == uri and row.holder is None and (uri is not None or row.subject == subject)
+            ),
+            None,
+        )
 
     def claimed_by(self, holder: Holder) -> list[Row]:
         return [row for row in self.rows if row.holder == holder]
@@ -111,7 +136,7 @@ class QueueModel:
 
     def announce(self, uri: str, given: list[Notification]) -> Answer:
         subject = given[-1].subject_key
-        reason = max((one.reason for one in given), key=STRENGTH.index)
+        reason = reduce(merged_reason, (one.reason for one in given))
         metadata = {key: value for one in given for key, value in one.metadata.items()}
         version, parse_version = metadata.get("content_hash"), metadata.get("parse_version")
         file = self.files.get(uri)
@@ -171,11 +196,11 @@ class QueueModel:
         crashes: int = 0,
         delay: timedelta = timedelta(),
     ) -> None:
-        file = self.files.get(row.uri)
+        file = self.files.get(row.uri) if row.uri is not None else None
         counted = file if file is not None and file.announced == row.version else row
         retry_count, crash_count = counted.retry_count + attempts, counted.crash_count + crashes
         is_dead = attempts > 0 and retry_count >= MAX_RETRIES
-        waiting = self.waiting(row.uri)
+        waiting = self.waiting(row.uri, row.subject)
         is_same_version = waiting is not None and waiting.version == row.version
         self.events[event, row.uri] += 1
         if is_dead:
@@ -223,7 +248,7 @@ class QueueModel:
     def complete(self, row: Row, result: dict[str, Any]) -> None:
         self.rows.remove(row)
         self.events["completed", row.uri] += 1
-        file = self.files.get(row.uri)
+        file = self.files.get(row.uri) if row.uri is not None else None
         if file is None:
             return
         read = result.get("content_hash") or row.version
@@ -253,14 +278,14 @@ class QueueModel:
 
     def line(self, subject: str) -> list[Row]:
         """Claimable rows of a subject, oldest first."""
-        running = {row.uri for row in self.rows if row.holder is not None}
+        running = {row.target for row in self.rows if row.holder is not None}
         ready = (
             row
             for row in self.rows
             if row.subject == subject
             and row.holder is None
             and row.available_at <= self.now
-            and row.uri not in running
+            and row.target not in running
         )
         return sorted(ready, key=lambda row: (row.available_at, row.queue_id))
 

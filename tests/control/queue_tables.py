@@ -60,7 +60,7 @@ def read_tables(connection: Connection) -> Tables:
         """
         select event_type::text, source_uri, count(*)
         from disarray.ingest_event
-        where source_uri is not null
+        where source_uri is not null or metadata ? 'queue_id'
         group by event_type, source_uri
         """
     ).fetchall()

@@ -92,7 +92,7 @@ queue_rebuilds                -      yes     yes       -
 load_rebuild_files            -      yes     yes       -
 pending_rebuilds              -      -       -         -
 assert_committing             -      -       -         -
-rebuild_uri                   -      -       -         -
+is_rebuild_queued             -      -       -         -
 settle_version                -      -       -         -
 keep_unscanned                -      -       -         -
 end_wait                      -      -       -         -
@@ -244,7 +244,11 @@ reap_subjects                 -      -       -         -
 resolve_ranges                -      -       -         -
 return_claim                  -      -       -         -
 set_turn                      -      -       -         -
-stronger_reason               -      -       -         -
+file_order_kind               -      -       -         -
+is_asked_for                  -      -       -         -
+lane_of                       -      -       -         -
+last_shown_reason             -      -       -         -
+shown_reason                  -      -       -         -
 subjects_to_stay_on           -      -       -         -
 """
 

@@ -191,14 +191,18 @@ class QueueMachine(RuleBasedStateMachine):
         model = self.model
         model.reap()
         for subject in model.reconcile_rows_due():
-            model.rows.append(
-                Row(-1, f"subject:reconcile:{subject}", subject, Reason.RECONCILE, None, model.now)
-            )
+            model.rows.append(Row(-1, None, subject, Reason.RECONCILE, None, model.now))
         running = model.claimed_by(holder)
         items = queue.fetch_items(self.connection, holder, policy)
         tables = read_tables(self.connection)
-        for queue_id, (uri, *_) in tables.rows.items():
-            if unnamed := next((row for row in model.rows if row.uri == uri and row.queue_id == -1), None):
+        known = {row.queue_id for row in model.rows}
+        for queue_id, (uri, subject, *_) in tables.rows.items():
+            if queue_id not in known and (
+                unnamed := next(
+                    (row for row in model.rows if (row.uri, row.subject, row.queue_id) == (uri, subject, -1)),
+                    None,
+                )
+            ):
                 unnamed.queue_id = queue_id
 
         by_subject: dict[str, list[QueueItem]] = {}

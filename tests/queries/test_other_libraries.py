@@ -31,6 +31,7 @@ def test_polars_takes_readings_as_they_are(plant: Plant) -> None:
 
 def test_duckdb_asks_readings_as_if_they_were_a_table(plant: Plant) -> None:
     readings = plant.readings("TOOL07")
-    found = duckdb.sql("select count(*), max(good_total) from readings").fetchone()
+    with duckdb.connect() as session:
+        found = session.execute("select count(*), max(good_total) from readings").fetchone()
     assert readings.schema.names
     assert found == (ROWS, 480)

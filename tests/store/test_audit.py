@@ -111,8 +111,8 @@ def world(filled: tuple[str, Path], server_dsn: str, tmp_path: Path) -> Iterator
 
 
 QUEUED = """
-insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at, retry_count)
-select '{uri}', 'T1', 'reingest', clock.at, clock.at - interval '{age}', {attempts}
+insert into disarray.ingest_queue (kind, source_uri, subject_key, reason, enqueued_at, available_at, retry_count)
+select '{kind}', nullif('{uri}', ''), 'T1', 'reingest', clock.at, clock.at - interval '{age}', {attempts}
 from (select disarray.clock() as at) as clock
 """
 LOCK = """
@@ -123,7 +123,7 @@ from disarray.instance as known cross join unnest('{subjects}'::text[]) as subje
 
 DAMAGES = {
     "pending_files_are_queued": "update disarray.file_info set status = 'pending' where source_uri like '%grown%'",
-    "queued_files_are_known": QUEUED.format(uri="file:///nowhere", age="0", attempts=0),
+    "queued_files_are_known": QUEUED.format(kind="read", uri="file:///nowhere", age="0", attempts=0),
     "the_newest_version_is_in": "update disarray.file_info set announced_hash = 'h' where source_uri like '%grown%'",
     "requests_have_an_end": """
         insert into disarray.ingest_event (occurred_at, event_type, source_uri, metadata)
@@ -186,11 +186,11 @@ DAMAGES = {
     "locks_belong_to_a_living_holder": LOCK.format(holder="Nobody", lease="1 h", subjects="{T1}"),
     "a_fence_is_given_once": LOCK.format(holder="Worker01", lease="1 h", subjects="{T1,T2}"),
     "leases_that_ran_out_are_returned": LOCK.format(holder="Worker01", lease="-1 h", subjects="{T1}"),
-    "due_subjects_are_called": QUEUED.format(uri="subject:reconcile:T1", age="1 h", attempts=0),
+    "due_subjects_are_called": QUEUED.format(kind="reconcile", uri="", age="1 h", attempts=0),
     "due_subjects_are_served": "with bound as (update disarray.instance set subject_patterns = '{OTHER}'), "
     "called as (update disarray.subject set next_turn_at = disarray.clock())"
-    + QUEUED.format(uri="subject:reconcile:T1", age="1 h", attempts=0),
-    "attempts_are_limited": QUEUED.format(uri="subject:reconcile:T1", age="0", attempts=5),
+    + QUEUED.format(kind="reconcile", uri="", age="1 h", attempts=0),
+    "attempts_are_limited": QUEUED.format(kind="reconcile", uri="", age="0", attempts=5),
     "what_is_kept_of_a_file_is_limited": """
         update disarray.file_info set metadata = metadata || jsonb_build_object('more', repeat('x', 16384))
         where source_uri like '%grown%'

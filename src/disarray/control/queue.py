@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NewType
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, NewType
 
 from psycopg.rows import args_row, class_row
 
@@ -28,12 +29,30 @@ class Holder:
     incarnation: Incarnation
 
 
+class OrderKind(StrEnum):
+    """What a queue row asks for, as in the enum ``ingest_queue_kind``; reading and removing are about a file."""
+
+    READ = "read"
+    REMOVE = "remove"
+    REBUILD = "rebuild"
+    RECONCILE = "reconcile"
+    COMPACT = "compact"
+    COPY = "copy"
+
+
+class Lane(StrEnum):
+    """Whether numbers wait for an order, as in the enum ``ingest_queue_lane``."""
+
+    LIVE = "live"
+    BACKFILL = "backfill"
+
+
 @dataclass(frozen=True)
 class QueueItem:
-    """A claimed item."""
+    """A claimed work order; ``source_uri`` is None where it is about a subject."""
 
     queue_id: QueueId
-    source_uri: str
+    source_uri: str | None
     subject_key: str
     reason: str
     metadata: Metadata
@@ -43,14 +62,23 @@ class QueueItem:
     dataset: str | None
     content_hash: str | None
     incarnation: Incarnation
+    kind: OrderKind
+    lane: Lane
+
+    @property
+    def file_uri(self) -> str:
+        """The file that it is about."""
+        if self.source_uri is None:
+            raise ValueError(f"item {self.queue_id} ({self.kind}) is about a subject, not a file")
+        return self.source_uri
 
 
 @dataclass(frozen=True)
 class QueueEntry:
-    """An item as a person sees it in a listing."""
+    """An item as a person sees it in a listing; ``source_uri`` is None where it is about a subject."""
 
     queue_id: QueueId
-    source_uri: str
+    source_uri: str | None
     subject_key: str
     dataset: str | None
     reason: str
@@ -61,6 +89,8 @@ class QueueEntry:
     available_at: datetime
     claimed_by_instance_name: str | None
     lease_expires_at: datetime | None
+    kind: str
+    lane: str
 
 
 @dataclass(frozen=True)
@@ -81,7 +111,7 @@ def fetch_items(
     connection: Connection, holder: Holder, policy: FetchPolicy = DEFAULT_POLICY
 ) -> list[QueueItem]:
     """Claim work, on subjects already held first. Not idempotent: see ``return_unknown_claims``."""
-    with translated_errors(), connection.cursor(row_factory=args_row(QueueItem), binary=True) as cursor:
+    with translated_errors(), connection.cursor(row_factory=args_row(_claimed), binary=True) as cursor:
         return cursor.execute(
             "select * from disarray.fetch_items(%s, %s, %s, %s, %s, %s, %s)",
             (
@@ -94,6 +124,11 @@ def fetch_items(
                 policy.give_way_seconds,
             ),
         ).fetchall()
+
+
+def _claimed(*values: Any) -> QueueItem:
+    item = QueueItem(*values)
+    return replace(item, kind=OrderKind(item.kind), lane=Lane(item.lane))
 
 
 def complete_item(

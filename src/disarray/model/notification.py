@@ -10,7 +10,7 @@ Metadata = dict[str, Any]
 
 
 class Reason(StrEnum):
-    """Why an item is queued, weakest first, as in the enum ``ingest_queue_reason``."""
+    """Why an order is queued, as in the enum ``ingest_queue_reason``: what was announced, or decided."""
 
     RECONCILE = "reconcile"
     COMPACT = "compact"

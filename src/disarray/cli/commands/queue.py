@@ -66,7 +66,7 @@ def _row(entry: QueueEntry) -> list[str]:
         f"{entry.retry_count} of {entry.max_retries}",
         f"{entry.available_at:%Y-%m-%d %H:%M:%S}Z",
         entry.claimed_by_instance_name or "-",
-        entry.source_uri,
+        entry.source_uri or "-",
     ]
 
 

@@ -6,13 +6,22 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from disarray.control.files import Reason
 from disarray.errors import DatasetOverlapError, SubjectMissingError
 from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.model.description.dataset import OnShrink
 from disarray.model.matching import match_file
 from disarray.model.plan import FileChange, FragmentEntry
 from disarray.model.seam import Replacement
+from disarray.worker.passes.work_order import (
+    AllowFile,
+    ReadFile,
+    ReadMode,
+    ReleaseReadings,
+    ReleaseVersion,
+    RemoveFile,
+    looks_into_file,
+    orders_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,11 +30,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint
     from disarray.store.lake import Lake
-
-# Reasons for which the whole file is read again, whatever is known of it.
-_READ_AGAIN = frozenset({Reason.REINGEST, Reason.REBUILD})
-# Reasons that need no look at the file.
-_READ_NOTHING = frozenset({Reason.PREVIEW, Reason.COMPACT, Reason.COPY, Reason.RECONCILE, Reason.RELEASE})
+    from disarray.worker.passes.work_order import WorkOrder
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,55 +46,23 @@ class Assignment:
     problem: str | None = None
 
     @property
-    def reasons(self) -> frozenset[Reason]:
-        """Why it is here: a row that others merged into has several reasons."""
-        merged = self.item.metadata.get("reasons", [])
-        return frozenset(Reason(text) for text in (self.item.reason, *merged))
-
-    @property
     def place(self) -> tuple[str, str] | None:
         """The dataset and subject that it works on, None where it is about all datasets of a subject."""
         return None if self.dataset is None else (self.dataset.name, self.item.subject_key)
 
     @property
-    def asks_for_the_file_as_it_is(self) -> bool:
-        """Whether somebody wants what the file says now, though it may be less than before."""
-        return self.releases_version or bool(self.reasons & {Reason.REINGEST, Reason.ALLOW})
+    def source_uri(self) -> str | None:
+        """The file that it is about, None where it is about a subject."""
+        return self.item.source_uri
 
     @property
-    def is_allowed(self) -> bool:
-        """Whether the file was blacklisted, and what it said before is to count again."""
-        return Reason.ALLOW in self.reasons
+    def orders(self) -> tuple[WorkOrder, ...]:
+        """What is to be done."""
+        return orders_of(self.item)
 
-    @property
-    def is_removal(self) -> bool:
-        """Whether the file is to count for nothing."""
-        return self.item.reason == Reason.REMOVE
-
-    @property
-    def releases_readings(self) -> bool:
-        """Whether parked readings of the file are to count; they lie in the lake, the file may be gone."""
-        return Reason.RELEASE in self.reasons and (
-            bool(self.item.metadata.get("release_readings"))
-            or self.item.metadata.get("release") == "readings"
-        )
-
-    @property
-    def releases_version(self) -> bool:
-        """Whether a version that says less than the one before is to take its place."""
-        return Reason.RELEASE in self.reasons and (
-            bool(self.item.metadata.get("release_version")) or self.item.metadata.get("release") == "version"
-        )
-
-    @property
-    def is_housekeeping(self) -> bool:
-        """Whether the subject is to be sealed and compacted; that changes no number and comes after what does."""
-        return not self.is_about_a_file and self.item.reason == Reason.COMPACT
-
-    @property
-    def is_about_a_file(self) -> bool:
-        """Whether there is a file behind it."""
-        return not self.item.source_uri.startswith("subject:")
+    def asks_for(self, *kinds: type) -> bool:
+        """Whether one of its orders is of these kinds."""
+        return any(isinstance(order, kinds) for order in self.orders)
 
 
 def assign(
@@ -118,54 +91,55 @@ def read_request(
 
     `must_read_again` where nothing is kept of what the file said, so that only its new part would not be enough.
     """
-    dataset, reasons = assignment.dataset, assignment.reasons
-    if dataset is None or assignment.is_removal or not assignment.is_about_a_file:
+    dataset, uri = assignment.dataset, assignment.source_uri
+    if dataset is None or uri is None or assignment.asks_for(RemoveFile):
         return None
     if reads_nothing(assignment) and not must_read and not is_moved:
         return None
-    if reasons & _READ_AGAIN or must_read_again:
+    modes = {order.mode for order in assignment.orders if isinstance(order, ReadFile)}
+    releases_version = assignment.asks_for(ReleaseVersion)
+    if modes & {ReadMode.WHOLE, ReadMode.AGAIN} or must_read_again:
         why = ReadReason.REINGEST
-    elif Reason.QUIET in reasons or assignment.releases_version:
+    elif ReadMode.QUIET in modes or releases_version:
         why = ReadReason.QUIET
     else:
         why = ReadReason.NOTIFICATION
-    request = ReadRequest.for_dataset(
-        dataset, path_of(assignment.item.source_uri), reason=why, now_us=now_us, stored=stored
-    )
+    request = ReadRequest.for_dataset(dataset, path_of(uri), reason=why, now_us=now_us, stored=stored)
     request = replace(request, is_moved=is_moved)
-    return replace(request, on_shrink=OnShrink.REPLACE) if assignment.releases_version else request
+    return replace(request, on_shrink=OnShrink.REPLACE) if releases_version else request
 
 
 def reads_nothing(assignment: Assignment) -> bool:
     """Whether an item by itself asks for no look at its file."""
-    return assignment.reasons <= _READ_NOTHING and not assignment.releases_version
+    return not any(looks_into_file(order) for order in assignment.orders)
 
 
 def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
     """What an item does to the catalog; None where it does nothing."""
-    uri = assignment.item.source_uri
-    if assignment.is_removal:
+    uri = assignment.source_uri
+    if uri is None:
+        return None
+    if assignment.asks_for(RemoveFile):
         return FileChange(source_uri=uri, generation=0, seam_position=None, is_removed=True)
-    is_released, is_allowed = assignment.releases_readings, assignment.is_allowed
+    decided = FileChange(
+        source_uri=uri,
+        generation=0,
+        seam_position=None,
+        is_released=assignment.asks_for(ReleaseReadings),
+        is_allowed=assignment.asks_for(AllowFile),
+    )
     change = read_change(uri, outcome, lake)
-    if change is not None:
-        return replace(
-            change,
-            is_released=is_released,
-            is_allowed=is_allowed,
-            is_replaced=assignment.releases_version,
-            # Somebody asked for these by name; what comes by itself is held against the horizon.
-            ignores_horizon=assignment.releases_version or Reason.BACKFILL in assignment.reasons,
-        )
-    if is_released or is_allowed:
-        return FileChange(
-            source_uri=uri,
-            generation=0,
-            seam_position=None,
-            is_released=is_released,
-            is_allowed=is_allowed,
-        )
-    return None
+    if change is None:
+        return decided if decided.is_released or decided.is_allowed else None
+    releases_version = assignment.asks_for(ReleaseVersion)
+    return replace(
+        change,
+        is_released=decided.is_released,
+        is_allowed=decided.is_allowed,
+        is_replaced=releases_version,
+        ignores_horizon=releases_version
+        or any(isinstance(order, ReadFile) and order.ignores_horizon for order in assignment.orders),
+    )
 
 
 def read_change(source_uri: str, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
@@ -203,9 +177,8 @@ def path_of(source_uri: str) -> str:
 
 
 def _assigned(item: QueueItem, datasets: Mapping[str, Dataset], others: Mapping[str, Dataset]) -> Assignment:
-    whole = Assignment(item, datasets.get(item.dataset or "") or others.get(item.dataset or ""))
-    if not whole.is_about_a_file:
-        return whole
+    if item.source_uri is None:
+        return Assignment(item, datasets.get(item.dataset or "") or others.get(item.dataset or ""))
     try:
         match = match_file(item.source_uri, list(datasets.values()))
     except (DatasetOverlapError, SubjectMissingError) as error:

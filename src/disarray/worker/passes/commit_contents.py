@@ -40,7 +40,7 @@ def subject_commit(
     used = {fragment.path for fragment in added}
     files = {place.lake.relative(file.path): file for file in subject.files}
     read = {
-        **{each.item.source_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
+        **{each.item.file_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
         **read_again,
     }
     moved = _moved_files(plans)
@@ -81,7 +81,7 @@ def subject_commit(
         moved=list(moved.values()),
         completions={
             each.item.queue_id: completion(each.outcome, is_parked=each.item.source_uri in parked)
-            | about_sealed(sealed[each.item.source_uri])
+            | about_sealed([] if each.item.source_uri is None else sealed[each.item.source_uri])
             | dataset_read(each, moved)
             | {"run_id": str(run_id)}
             for each in work

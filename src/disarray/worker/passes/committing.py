@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from disarray.control import commits, subjects
 from disarray.control.connections import transaction
-from disarray.control.files import Reason
 from disarray.control.retries import call_idempotent
 from disarray.control.timings import TIMINGS
 from disarray.errors import DatabaseUnavailableError
@@ -15,6 +14,7 @@ from disarray.failpoints import failpoint
 from disarray.worker.passes.commit_contents import conflicts_with, subject_commit
 from disarray.worker.passes.report import CommittedPlan
 from disarray.worker.passes.rows import put_parts, write_rows
+from disarray.worker.passes.work_order import ReconcileSubject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,7 +68,7 @@ def commit_work(
                     connection, prepared, changes, max_shift_rows=place.max_shift_rows
                 )
             failpoint("commit.stated", connection, about=commit.subject_key)
-            if any(Reason.RECONCILE in each.assignment.reasons for each in subject.work):
+            if any(each.assignment.asks_for(ReconcileSubject) for each in subject.work):
                 with TIMINGS.timed("reconcile"):
                     failpoint("reconcile.before", connection, about=commit.subject_key)
                     subjects.reconcile_subject(connection, commit.subject_key, place.holder)

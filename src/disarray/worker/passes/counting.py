@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from disarray.control import catalog
 from disarray.control.commits import CommitFigures
-from disarray.control.files import Reason
 from disarray.kernels.reading.outcome import ReadStatus
 from disarray.model.fingerprints import NO_LINES
 from disarray.model.plan import FragmentState
+from disarray.worker.passes.work_order import is_arrival
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from disarray.engine.jobs.scan_job import ScannedSegment
     from disarray.model.plan import FragmentEntry, SubjectPlan
     from disarray.worker.passes.work import Work
-
-# What is read again because somebody asked for it did not arrive just now, and is not late.
-_NO_ARRIVAL = frozenset({Reason.REINGEST, Reason.ALLOW, Reason.RELEASE, Reason.REBUILD, Reason.COMPACT})
 
 
 def commit_figures(
@@ -31,13 +28,13 @@ def commit_figures(
     scanned: Mapping[tuple[str, str, int], ScannedSegment],
 ) -> CommitFigures:
     """The figures of one commit; asks the catalog as it is before it."""
-    arrived = [each for each in work if each.is_read and not each.assignment.reasons & _NO_ARRIVAL]
-    uris = {each.item.source_uri for each in arrived}
+    arrived = [each for each in work if each.is_read and all(map(is_arrival, each.assignment.orders))]
+    uris = {each.item.file_uri for each in arrived}
     lines = sum((each.outcome.counts for each in arrived if each.outcome is not None), start=NO_LINES)
     parked = late = repaired = more_duplicates = 0
     lateness: list[float] = []
     parked_uris = {
-        each.item.source_uri
+        each.item.file_uri
         for each in work
         if each.outcome is not None and each.outcome.status is ReadStatus.PARKED
     }

@@ -12,6 +12,7 @@ from disarray.worker.passes.assignment import file_change, read_change
 from disarray.worker.passes.rebuilding import refuse_lost_readings
 from disarray.worker.passes.restoring import load_withdrawn
 from disarray.worker.passes.sharing import share_fragments
+from disarray.worker.passes.work_order import takes_file_as_it_is
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +57,7 @@ class DatasetWork:
         """What was read for it, with an item or without."""
         return {
             **self.read_again,
-            **{each.item.source_uri: each.outcome for each in self.work if each.outcome is not None},
+            **{each.item.file_uri: each.outcome for each in self.work if each.outcome is not None},
         }
 
     def _with_origins(self, changes: Sequence[FileChange]) -> list[FileChange]:
@@ -143,7 +144,9 @@ class DatasetWork:
             removed={change.source_uri for change in changes if change.is_removed} | {*self.leaving},
             earlier=self._earlier_generations(known),
             asked_for={
-                each.item.source_uri for each in self.work if each.assignment.asks_for_the_file_as_it_is
+                each.item.file_uri
+                for each in self.work
+                if any(map(takes_file_as_it_is, each.assignment.orders))
             },
         )
         read = [
@@ -199,7 +202,7 @@ class DatasetWork:
 
     def _fingerprints(self) -> dict[str, Fingerprint]:
         return {
-            each.item.source_uri: each.outcome.fingerprint
+            each.item.file_uri: each.outcome.fingerprint
             for each in self.work
             if each.is_read and each.outcome is not None and each.outcome.fingerprint is not None
         }

@@ -47,6 +47,7 @@ from disarray.worker.passes.stages import (
     returned_items,
 )
 from disarray.worker.passes.subject_pass import by_subject
+from disarray.worker.passes.work_order import CompactSubject
 from disarray.worker.upkeep.subject_upkeep import keep_subjects
 
 if TYPE_CHECKING:
@@ -102,11 +103,13 @@ def process_items(
         moves = load_moves(connection, items)
         former = load_former_datasets(connection, items, place.datasets)
         assignments = assign(items, place.datasets, others=former)
-        housekeeping = [each.item for each in assignments if each.is_housekeeping]
+        housekeeping = [each.item for each in assignments if each.asks_for(CompactSubject)]
         foreign = find_foreign(assignments, moves)
         handed = {each.queue_id for each in foreign}
         others = [
-            each for each in assignments if not each.is_housekeeping and each.item.queue_id not in handed
+            each
+            for each in assignments
+            if not each.asks_for(CompactSubject) and each.item.queue_id not in handed
         ]
         rebuilds = due_rebuilds(connection, others)
         if rebuilds:

@@ -20,6 +20,7 @@ from disarray.model.description.dataset import SubjectKind
 from disarray.model.matching import subject_from_preamble
 from disarray.model.seam import Replacement
 from disarray.worker.passes.assignment import reads_nothing
+from disarray.worker.passes.work_order import RemoveFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,7 +44,9 @@ class Moves:
 
 def load_moves(connection: Connection, items: Sequence[QueueItem]) -> Moves:
     """One look for the whole batch."""
-    homes = moving_files.load_file_homes(connection, [item.source_uri for item in items])
+    homes = moving_files.load_file_homes(
+        connection, [item.source_uri for item in items if item.source_uri is not None]
+    )
     leaving: dict[SubjectOfDataset, dict[str, int | None]] = defaultdict(dict)
     for each in moving_files.load_moving_files(connection, sorted({item.subject_key for item in items})):
         if not each.is_arriving:
@@ -55,7 +58,7 @@ def load_former_datasets(
     connection: Connection, items: Sequence[QueueItem], configured: Mapping[str, Dataset]
 ) -> dict[str, Dataset]:
     """Datasets that items are about and the project no longer describes: their readings may have to leave."""
-    named = {item.dataset for item in items if item.source_uri.startswith("subject:") and item.dataset}
+    named = {item.dataset for item in items if item.source_uri is None and item.dataset}
     found = {}
     for name in sorted(named - configured.keys()):
         version = definitions.definition_in_force(connection, name)
@@ -94,7 +97,9 @@ def judge_subjects(
             own.append(each)
             continue
         try:
-            subject = subject_from_preamble(uri, dataset, dict(outcome.fingerprint.end.state.fields))
+            subject = subject_from_preamble(
+                each.item.file_uri, dataset, dict(outcome.fingerprint.end.state.fields)
+            )
         except SubjectMissingError as error:
             failed = replace(outcome, status=ReadStatus.FAILED, message=str(error), is_retryable=True)
             own.append(replace(each, outcome=failed))
@@ -112,9 +117,11 @@ def leaving_files(work: Sequence[Work], subject_key: str, moves: Moves) -> list[
     found = []
     for each in work:
         dataset, outcome, uri = each.assignment.dataset, each.outcome, each.item.source_uri
+        if uri is None:
+            continue
         here = None if dataset is None else (dataset.name, subject_key)
         elsewhere = [home for home in moves.homes.get(uri, ()) if (home.dataset, home.subject_key) != here]
-        if each.assignment.is_removal:
+        if each.assignment.asks_for(RemoveFile):
             generation = None
         elif (
             each.is_read
@@ -144,7 +151,7 @@ def leaving_files(work: Sequence[Work], subject_key: str, moves: Moves) -> list[
 
 def _target(assignment: Assignment, moves: Moves) -> str:
     item = assignment.item
-    if not assignment.is_about_a_file or assignment.is_removal:
+    if item.source_uri is None or assignment.asks_for(RemoveFile):
         return item.subject_key
     if assignment.subject is not None:
         return assignment.subject

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog, readings
-from disarray.control.files import Reason
 from disarray.errors import RebuildBlockedError
 from disarray.model.description.dataset import Store
 from disarray.model.plan import (
@@ -22,6 +21,7 @@ from disarray.model.segments import FIRST_US, LAST_US
 from disarray.worker.passes.dataset_work import DatasetWork
 from disarray.worker.passes.moves import Moves, leaving_files
 from disarray.worker.passes.rebuilding import moved_files
+from disarray.worker.passes.work_order import CopySubject
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -112,7 +112,7 @@ def plan_dataset(own: DatasetWork) -> SubjectPlan | None:
     """What to change; None where no item asks for anything."""
     changes = own.file_changes()
     if own.rebuild is None:
-        copies = any(Reason.COPY in each.assignment.reasons for each in own.work)
+        copies = any(each.assignment.asks_for(CopySubject) for each in own.work)
         return _plan(own, own.ordinary_changes(changes), copies=copies) if changes or copies else None
     segments = catalog.load_segments(
         own.connection, own.dataset.name, own.subject_key, from_us=FIRST_US, to_us=LAST_US

@@ -12,6 +12,7 @@ from disarray.worker.passes.assignment import path_of, read_request
 from disarray.worker.passes.rebuilding import lost_files
 from disarray.worker.passes.restoring import files_with_fragments
 from disarray.worker.passes.work import Work
+from disarray.worker.passes.work_order import AllowFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,29 +74,32 @@ def batch_requests(
 
     `homes` are the datasets and subjects that the files have readings in: elsewhere, these are of no use here.
     """
-    uris = [assignment.item.source_uri for assignment in assignments if assignment.is_about_a_file]
+    uris = [each.source_uri for each in assignments if each.source_uri is not None]
     known = catalog.load_fingerprints(connection, uris)
     now_us = status.current_us(connection)
     kept = files_with_fragments(connection, assignments)
     of_items = {}
     for each in assignments:
         rebuild = rebuilds.get(each.place) if each.place is not None else None
-        stored = known.get(each.item.source_uri)
+        uri = each.source_uri
+        if uri is None:
+            continue
+        stored = known.get(uri)
         request = read_request(
             each,
             stored=stored,
             now_us=now_us,
-            must_read=rebuild is not None and each.item.source_uri in rebuild.files,
-            must_read_again=each.is_allowed and each.item.source_uri not in kept,
+            must_read=rebuild is not None and uri in rebuild.files,
+            must_read_again=each.asks_for(AllowFile) and uri not in kept,
             is_moved=stored is not None
             and any(
                 home.generation == stored.generation and (home.dataset, home.subject_key) != each.place
-                for home in homes.get(each.item.source_uri, ())
+                for home in homes.get(uri, ())
             ),
         )
         if request is not None:
             of_items[each.item.queue_id] = request
-    has_item = {(*each.place, each.item.source_uri) for each in assignments if each.place is not None}
+    has_item = {(*each.place, each.source_uri) for each in assignments if each.place is not None}
     read_again = {
         (*place, uri): ReadRequest.for_dataset(
             rebuild.dataset, path_of(uri), reason=ReadReason.REINGEST, now_us=now_us, stored=stored

@@ -146,7 +146,7 @@ def blocked_by_failures(
         place = each.assignment.place
         rebuild = None if place is None else rebuilds.get(place)
         if rebuild is not None and each.failure is not None and each.item.source_uri in rebuild.files:
-            lost.setdefault(rebuild.key, {})[each.item.source_uri] = each.failure
+            lost.setdefault(rebuild.key, {})[each.item.file_uri] = each.failure
     return {place: lost_files(files) for place, files in lost.items()}
 
 

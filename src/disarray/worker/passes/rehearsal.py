@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from disarray.control import commits, definitions
 from disarray.control.connections import undone
 from disarray.control.files import Notification, Reason
-from disarray.control.queue import Incarnation, QueueId, QueueItem
+from disarray.control.queue import Incarnation, Lane, OrderKind, QueueId, QueueItem
 from disarray.engine.jobs.scan_job import SegmentScan, scan_segments
 from disarray.engine.runner import InProcessRunner
 from disarray.errors import StalePlanError
@@ -116,12 +116,18 @@ def _rehearse(
     work, failures = _read_where_they_belong(
         connection, runner, items, homes=homes, datasets=datasets, lake=lake
     )
-    found = [rejects_of(each.item.source_uri, each.outcome) for each in work]
+    found = [rejects_of(each.item.file_uri, each.outcome) for each in work]
     leaving = _leaving(work, homes)
     first_id = len(items)
     departing = [
-        _item(QueueId(first_id + number), Notification(f"subject:{subject}", subject, Reason.REBUILD, {}))
-        for number, (_, subject) in enumerate(leaving)
+        _item(
+            QueueId(first_id + number),
+            subject,
+            kind=OrderKind.REBUILD,
+            reason=Reason.REBUILD,
+            metadata={"dataset": dataset},
+        )
+        for number, (dataset, subject) in enumerate(leaving)
     ]
     noted = load_moves(connection, [*(each.item for each in work), *departing]).leaving
     moves = Moves(
@@ -176,7 +182,7 @@ def _read_where_they_belong(
             batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4())
             own, foreign_inside = judge_subjects(batch.work, {})
             handed += (*foreign, *foreign_inside)
-            failures |= {each.item.source_uri: each.failure for each in own if each.failure is not None}
+            failures |= {each.item.file_uri: each.failure for each in own if each.failure is not None}
             ready += [each for each in own if each.failure is None]
         targets = {each.queue_id: each for each in handed}
         waiting = [
@@ -185,7 +191,7 @@ def _read_where_they_belong(
             if (target := targets.get(item.queue_id)) is not None
         ]
     failures |= {
-        item.source_uri: f"{item.source_uri} changes while it is read: it says {item.subject_key} now, and said "
+        item.file_uri: f"{item.source_uri} changes while it is read: it says {item.subject_key} now, and said "
         "something else a moment ago. Nothing was changed; ask again"
         for item in waiting
     }
@@ -274,20 +280,40 @@ def _preview(connection: Connection, subject: str, dataset: Dataset, part: Datas
 
 
 def _as_if_claimed(notifications: Sequence[Notification]) -> list[QueueItem]:
-    return [_item(QueueId(number), each) for number, each in enumerate(notifications)]
+    return [
+        _item(
+            QueueId(number),
+            each.subject_key,
+            kind=OrderKind.READ,
+            reason=each.reason,
+            metadata=each.metadata,
+            source_uri=each.source_uri,
+        )
+        for number, each in enumerate(notifications)
+    ]
 
 
-def _item(queue_id: QueueId, notification: Notification) -> QueueItem:
+def _item(
+    queue_id: QueueId,
+    subject_key: str,
+    *,
+    kind: OrderKind,
+    reason: Reason,
+    metadata: Metadata,
+    source_uri: str | None = None,
+) -> QueueItem:
     return QueueItem(
         queue_id=queue_id,
-        source_uri=notification.source_uri,
-        subject_key=notification.subject_key,
-        reason=notification.reason,
-        metadata=notification.metadata,
+        source_uri=source_uri,
+        subject_key=subject_key,
+        reason=reason,
+        metadata=metadata,
         retry_count=0,
         lease_expires_at=_NEVER,
         fence=0,
-        dataset=notification.metadata.get("dataset"),
+        dataset=metadata.get("dataset"),
         content_hash=None,
         incarnation=Incarnation(0),
+        kind=kind,
+        lane=Lane.LIVE,
     )

@@ -46,9 +46,9 @@ class FileRejects:
     first: Reject
 
 
-def rejects_of(source_uri: str, outcome: ReadOutcome | None) -> FileRejects | None:
+def rejects_of(source_uri: str | None, outcome: ReadOutcome | None) -> FileRejects | None:
     """What was rejected in a read; None where nothing was."""
-    if outcome is None or not outcome.rejects:
+    if source_uri is None or outcome is None or not outcome.rejects:
         return None
     rejected = outcome.counts.rejected
     return FileRejects(source_uri, rejected, rejected + outcome.counts.kept, outcome.rejects[0])

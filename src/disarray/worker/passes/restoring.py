@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog
+from disarray.worker.passes.work_order import AllowFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -52,9 +53,9 @@ def load_withdrawn(
 def files_with_fragments(connection: Connection, assignments: Iterable[Assignment]) -> frozenset[str]:
     """Of the files that are allowed again, those of which fragments are kept that still can be used."""
     allowed = {
-        each.item.source_uri: each
+        each.item.file_uri: each
         for each in assignments
-        if each.is_allowed and not each.is_removal and each.dataset is not None
+        if each.asks_for(AllowFile) and each.dataset is not None
     }
     if not allowed:
         return frozenset()

@@ -49,8 +49,9 @@ def spoiled_work(subjects: Sequence[SubjectPass], failures: Mapping[SegmentOfSub
         touching = _touching(planned.plans, segments)
         anything = next(iter(segments.values()))
         for each in subject.work:
-            own = touching.get(each.item.source_uri)
-            if own is not None or is_whole or not each.assignment.is_about_a_file:
+            uri = each.item.source_uri
+            own = None if uri is None else touching.get(uri)
+            if own is not None or is_whole or uri is None:
                 spoiled.waiting.append((each, own or anything))
             else:
                 spoiled.unharmed.append(each.assignment)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.control.files import Reason
 from disarray.kernels.reading.outcome import ReadStatus
+from disarray.worker.passes.work_order import RebuildSubject, RemoveFile
 
 if TYPE_CHECKING:
     from disarray.control.queue import QueueItem
@@ -37,14 +37,14 @@ class Work:
     @property
     def failure(self) -> str | None:
         """Why the item cannot be completed, None where it can."""
-        if self.assignment.is_removal:
+        if self.assignment.asks_for(RemoveFile):
             return None
-        if self.assignment.is_about_a_file and self.assignment.dataset is None:
+        if self.item.source_uri is not None and self.assignment.dataset is None:
             return self.assignment.problem or (
                 f"no dataset takes {self.item.source_uri}. Nothing was read, and what it said before stays. "
                 "Describe it in disarray.toml; its next notification tries again."
             )
-        if self.item.reason == Reason.REBUILD and self.assignment.dataset is None:
+        if self.assignment.asks_for(RebuildSubject) and self.assignment.dataset is None:
             return (
                 f"this worker knows no dataset '{self.item.dataset}', so {self.item.subject_key} was not rebuilt. Its "
                 "old numbers are served. Describe it in disarray.toml, or let a worker do it that knows it."
@@ -68,7 +68,7 @@ class Work:
     @property
     def may_succeed_later(self) -> bool:
         """Whether a failure is of the moment: a file not visible yet, a share that is away."""
-        if not self.assignment.is_about_a_file:
+        if self.item.source_uri is None:
             return True
         return self.outcome is not None and (
             self.outcome.is_retryable or self.outcome.status is ReadStatus.VANISHED

@@ -213,7 +213,7 @@ class Scheduler:
         waits = isinstance(error, FragmentWriteError)
         try:
             with self.place.pool.connection() as connection:
-                failpoint("fail.before", connection, about=item.source_uri)
+                failpoint("fail.before", connection, about=item.source_uri or item.subject_key)
                 queue.fail_items(
                     connection,
                     [Failure(item.queue_id, message)],
@@ -221,7 +221,7 @@ class Scheduler:
                     retry_delay_seconds=LAKE_SECONDS if waits else None,
                     is_counted=not waits,
                 )
-                failpoint("fail.after", connection, about=item.source_uri)
+                failpoint("fail.after", connection, about=item.source_uri or item.subject_key)
         except LeaseLostError:
             return PassReport(lost_subjects=(item.subject_key,))
         return PassReport(failed={item.queue_id: message})

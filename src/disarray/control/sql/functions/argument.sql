@@ -16,7 +16,7 @@ begin
         using errcode = 'DA001', hint = 'Rename the file, or exclude it from the watched roots.';
     end if;
     if starts_with(p_source_uri, 'subject:') then
-        raise exception 'source_uri must not begin with "subject:", which names work on a whole subject. Nothing was stored.'
+        raise exception 'source_uri must not begin with "subject:", which names no file. Nothing was stored.'
         using errcode = 'DA001';
     end if;
     -- A second spelling would be a second file: it would count although the first is blacklisted.
@@ -185,20 +185,56 @@ end
 $$;
 comment on function disarray.parse_reason(text) is 'The reason behind a text, or a refusal that lists what is known.';
 
-create function disarray.stronger_reason(p_waiting disarray.ingest_queue_reason, p_new disarray.ingest_queue_reason)
+create function disarray.file_order_kind(p_reason disarray.ingest_queue_reason)
+returns disarray.ingest_queue_kind
+language sql
+immutable
+as $$
+select case
+    when p_reason = 'remove' then 'remove'
+    else 'read'
+end::disarray.ingest_queue_kind
+$$;
+comment on function disarray.file_order_kind(disarray.ingest_queue_reason) is 'What is to be done to a file of which this is said or decided.';
+
+create function disarray.lane_of(p_kind disarray.ingest_queue_kind)
+returns disarray.ingest_queue_lane
+language sql
+immutable
+as $$
+select case
+    when p_kind in ('rebuild', 'compact', 'copy') then 'backfill'
+    else 'live'
+end::disarray.ingest_queue_lane
+$$;
+comment on function disarray.lane_of(disarray.ingest_queue_kind) is
+    'The lane that an order of a kind takes: backfill where no new number waits for it.';
+
+create function disarray.is_asked_for(p_reason disarray.ingest_queue_reason)
+returns boolean
+language sql
+immutable
+as $$
+select p_reason in ('backfill', 'rebuild', 'reingest', 'allow', 'release', 'remove')
+$$;
+comment on function disarray.is_asked_for(disarray.ingest_queue_reason) is
+    'Whether somebody asked for it on purpose; the rest comes by itself, and would come again.';
+
+create function disarray.shown_reason(p_waiting disarray.ingest_queue_reason, p_new disarray.ingest_queue_reason)
 returns disarray.ingest_queue_reason
 language sql
 immutable
 as $$
 select case
-    -- An operator who changes their mind is right the second time. What comes after a removal comes from a file that
-    -- was allowed again: removing it once more would lose it.
-    when p_waiting = 'remove' or (p_waiting = 'allow' and p_new = 'remove') then p_new
-    else greatest(p_waiting, p_new)
+    when p_waiting is null or disarray.file_order_kind(p_waiting) <> disarray.file_order_kind(p_new) then p_new
+    when disarray.is_asked_for(p_waiting) and not disarray.is_asked_for(p_new) then p_waiting
+    when p_waiting = 'quiet' and not disarray.is_asked_for(p_new) then p_waiting
+    else p_new
 end
 $$;
-comment on function disarray.stronger_reason(disarray.ingest_queue_reason, disarray.ingest_queue_reason) is
-    'What one queue row says after two requests for the same uri became one.';
+comment on function disarray.shown_reason(disarray.ingest_queue_reason, disarray.ingest_queue_reason) is
+    'The reason that people see of two orders that became one: an announcement hides no decision, and of two decisions the later '
+    'is shown. Metadata keeps all reasons.';
 
 create function disarray.merged_metadata(p_old jsonb, p_new jsonb)
 returns jsonb
@@ -238,7 +274,7 @@ from (
 ) as every
 $$;
 comment on function disarray.merged_request(jsonb, disarray.ingest_queue_reason, jsonb, disarray.ingest_queue_reason) is
-    'Metadata of two requests that became one; "reasons" keeps every reason, because only the strongest stays in the row.';
+    'Metadata of two requests that became one; "reasons" keeps every reason, because the row shows one.';
 
 create aggregate disarray.merge_metadata(jsonb) (
     sfunc = jsonb_concat,
@@ -246,3 +282,9 @@ create aggregate disarray.merge_metadata(jsonb) (
     initcond = '{}'
 );
 comment on aggregate disarray.merge_metadata(jsonb) is 'Objects merged in the order given; later keys win.';
+
+create aggregate disarray.last_shown_reason(disarray.ingest_queue_reason) (
+    sfunc = disarray.shown_reason,
+    stype = disarray.ingest_queue_reason
+);
+comment on aggregate disarray.last_shown_reason(disarray.ingest_queue_reason) is 'The reason that people see of several requests, in the order given.';

@@ -28,7 +28,7 @@ begin
         format('item %s (%s)', item.queue_id, item.reason)
     from ingest_queue as item
     where
-        not starts_with(item.source_uri, 'subject:')
+        item.source_uri is not null
         and not exists (select from file_info as file where file.source_uri = item.source_uri)
     order by item.queue_id
     limit p_limit;
@@ -57,7 +57,7 @@ begin
         asked.occurred_at >= clock() - p_since
         and asked.event_type = 'enqueued'
         -- Work on a whole subject is done with whatever else is done to it.
-        and not starts_with(asked.source_uri, 'subject:')
+        and asked.source_uri is not null
         and not exists (
             select
             from ingest_queue as item
@@ -302,7 +302,7 @@ begin
     return query
     select
         'attempts_are_limited',
-        item.source_uri,
+        coalesce(item.source_uri, item.subject_key),
         format('item %s has used %s of %s attempts and is queued', item.queue_id, item.retry_count, item.max_retries)
     from ingest_queue as item
     where item.retry_count >= item.max_retries

@@ -213,6 +213,7 @@ begin
         p_instance_name,
         outcome.result || jsonb_build_object(
             'queue_id', outcome.queue_id,
+            'kind', outcome.kind,
             'reason', outcome.reason,
             'content_hash', coalesce(outcome.result ->> 'content_hash', outcome.content_hash),
             'enqueued_at', outcome.enqueued_at,
@@ -626,13 +627,27 @@ begin
         file.source_uri = p_item.source_uri
         and file.announced_hash is not distinct from p_item.content_hash;
     v_is_dead := p_attempts > 0 and v_retry_count >= p_item.max_retries;
-    select item.*
-    into v_waiting
-    from disarray.ingest_queue as item
-    where
-        item.source_uri = p_item.source_uri
-        and item.status = 'available'
-    for update;
+    if p_item.source_uri is not null then
+        select item.*
+        into v_waiting
+        from disarray.ingest_queue as item
+        where
+            item.source_uri = p_item.source_uri
+            and item.status = 'available'
+        for update;
+    else
+        select item.*
+        into v_waiting
+        from disarray.ingest_queue as item
+        where
+            item.source_uri is null
+            and item.subject_key = p_item.subject_key
+            and item.kind = p_item.kind
+            and item.dataset is not distinct from p_item.dataset
+            and item.lane = p_item.lane
+            and item.status = 'available'
+        for update;
+    end if;
     v_is_same_version := v_waiting.content_hash is not distinct from p_item.content_hash;
 
     if v_waiting.queue_id is null and not v_is_dead then
@@ -654,18 +669,19 @@ begin
         where
             item.queue_id = p_item.queue_id
             -- The same content waiting behind a dead letter is dead too; an operator's request never is.
-            or (v_is_dead and v_is_same_version and item.queue_id = v_waiting.queue_id and v_waiting.reason < 'backfill');
+            or (v_is_dead and v_is_same_version and item.queue_id = v_waiting.queue_id and not disarray.is_asked_for(v_waiting.reason));
     end if;
     if v_waiting.queue_id is not null and not v_is_dead then
         update disarray.ingest_queue as item
         set
-            reason = disarray.stronger_reason(p_item.reason, item.reason),
+            -- Of reading and removing, what waits was asked for later, and stands.
+            reason = disarray.shown_reason(p_item.reason, item.reason),
             metadata = disarray.merged_request(p_item.metadata, p_item.reason, item.metadata, item.reason),
             retry_count = case when v_is_same_version then v_retry_count else item.retry_count end,
             crash_count = case when v_is_same_version then v_crash_count else item.crash_count end,
             -- What was asked for on purpose meanwhile does not wait for the delay of this failure.
             available_at = case
-                when v_is_same_version and item.reason < 'backfill' then greatest(item.available_at, p_now + p_delay)
+                when v_is_same_version and not disarray.is_asked_for(item.reason) then greatest(item.available_at, p_now + p_delay)
                 else item.available_at
             end
         where item.queue_id = v_waiting.queue_id;
@@ -682,7 +698,7 @@ begin
         retry_count = case
             when file.announced_hash is distinct from p_item.content_hash then file.retry_count
             -- Behind a dead letter only a request on purpose goes on, with a full set of attempts.
-            when v_is_dead and v_is_same_version and v_waiting.reason >= 'backfill' then v_waiting.retry_count
+            when v_is_dead and v_is_same_version and disarray.is_asked_for(v_waiting.reason) then v_waiting.retry_count
             else v_retry_count
         end,
         crash_count = case when file.announced_hash is not distinct from p_item.content_hash then v_crash_count else file.crash_count end,
@@ -702,6 +718,7 @@ begin
         p_item.claimed_by_instance_name,
         p_metadata || jsonb_build_object(
             'queue_id', p_item.queue_id,
+            'kind', p_item.kind,
             'reason', p_item.reason,
             'content_hash', p_item.content_hash,
             'retry_count', v_retry_count,
@@ -718,5 +735,5 @@ begin
 end
 $$;
 comment on function disarray.return_claim(disarray.ingest_queue, disarray.ingest_event_event_type, timestamptz, text, interval, integer, integer, jsonb) is
-    'Put a claimed row back: as the available row of its uri, into the one that waits already, or away as a dead letter. '
+    'Put a claimed order back: as the one that waits for its target, into one that waits already, or away as a dead letter. '
     'The caller holds the subject lock and the file row.';

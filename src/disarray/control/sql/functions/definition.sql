@@ -250,14 +250,22 @@ $$;
 comment on function disarray.pending_rebuilds(text, text, text, text) is
     'Subjects whose numbers were made under another definition than the one in force, or than one that may be put in force.';
 
-create function disarray.rebuild_uri(p_dataset text, p_subject_key text)
-returns text
+create function disarray.is_rebuild_queued(p_dataset text, p_subject_key text)
+returns boolean
 language sql
-immutable
+stable
 as $$
-select 'subject:rebuild:' || p_dataset || ':' || p_subject_key
+select exists (
+    select
+    from disarray.ingest_queue as item
+    where
+        item.source_uri is null
+        and item.subject_key = p_subject_key
+        and item.kind = 'rebuild'
+        and item.dataset = p_dataset
+)
 $$;
-comment on function disarray.rebuild_uri(text, text) is 'What the rebuild of a subject is called in the queue.';
+comment on function disarray.is_rebuild_queued(text, text) is 'Whether an order to rebuild the subject in this dataset waits or is claimed.';
 
 create function disarray.queue_rebuilds(p_dataset text default null, p_subject_key text default null)
 returns bigint
@@ -271,9 +279,10 @@ declare
     v_count bigint := 0;
 begin
     for v_item in
-        insert into ingest_queue as waiting (source_uri, subject_key, dataset, reason, enqueued_at, available_at)
+        insert into ingest_queue as waiting (kind, lane, subject_key, dataset, reason, enqueued_at, available_at)
         select
-            rebuild_uri(pending.dataset, pending.subject_key),
+            'rebuild',
+            lane_of('rebuild'),
             pending.subject_key,
             pending.dataset,
             'rebuild',
@@ -298,20 +307,20 @@ begin
             pending.subject_key,
             pending.dataset
         -- One that waits after a failure need not wait any longer, and has its attempts again.
-        on conflict (source_uri, status) do update
+        on conflict (subject_key, kind, dataset, lane, status) where source_uri is null do update
         set
             available_at = least(waiting.available_at, excluded.available_at),
             retry_count = 0
         returning
-            waiting.source_uri,
             waiting.subject_key,
+            waiting.dataset,
             waiting.queue_id,
             case when waiting.xmax = 0 then 'enqueued' else 'merged' end as verdict
     loop
-        insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
+        insert into ingest_event (occurred_at, event_type, subject_key, metadata)
         values (
-            v_now, v_item.verdict::ingest_event_event_type, v_item.source_uri, v_item.subject_key,
-            jsonb_build_object('reason', 'rebuild', 'queue_id', v_item.queue_id)
+            v_now, v_item.verdict::ingest_event_event_type, v_item.subject_key,
+            jsonb_build_object('kind', 'rebuild', 'reason', 'rebuild', 'dataset', v_item.dataset, 'queue_id', v_item.queue_id)
         );
         perform call_turn(v_item.subject_key, v_now);
         v_count := v_count + 1;
@@ -352,11 +361,7 @@ select
     kept.segments,
     kept.readings,
     (select count(*) from load_rebuild_files(pending.dataset, pending.subject_key)),
-    exists (
-        select
-        from ingest_queue as item
-        where item.source_uri = rebuild_uri(pending.dataset, pending.subject_key)
-    )
+    is_rebuild_queued(pending.dataset, pending.subject_key)
 from pending_rebuilds(p_dataset, p_subject_key, p_parse_version, p_scan_version) as pending
 cross join lateral (
     select

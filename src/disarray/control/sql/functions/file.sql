@@ -98,7 +98,7 @@ begin
             select
                 request.uri,
                 (array_agg(request.subject order by request.place desc))[1] as subject,
-                max(parse_reason(coalesce(request.reason, 'file_notification'))) as reason,
+                last_shown_reason(parse_reason(coalesce(request.reason, 'file_notification')) order by request.place) as reason,
                 case
                     when count(*) = 1 then merge_metadata(coalesce(request.metadata, '{}') order by request.place)
                     -- Capped, as when the requests come one by one.
@@ -256,12 +256,22 @@ stable
 as $$
 declare
     v_count constant integer := cardinality(p_source_uris);
+    v_reason text;
 begin
     if v_count is distinct from cardinality(p_subject_keys)
         or v_count <> coalesce(cardinality(p_reasons), v_count)
         or v_count <> coalesce(cardinality(p_metadata), v_count)
     then
         raise exception 'enqueue_files needs one subject key, reason and metadata for each of the % uris. Nothing was stored.', v_count
+        using errcode = 'DA001';
+    end if;
+    select request.reason
+    into v_reason
+    from unnest(p_reasons) as request (reason)
+    where request.reason in ('reconcile', 'compact', 'copy')
+    limit 1;
+    if found then
+        raise exception '% is done to a subject, not to a file. Nothing was stored.', quote_literal(v_reason)
         using errcode = 'DA001';
     end if;
     perform
@@ -304,7 +314,7 @@ begin
                 when request.reason <> 'remove' and blacklist.source_uri is not null then 'refused_blacklisted'
                 when
                     file.discarded_at is not null
-                    and request.reason < 'backfill'
+                    and not disarray.is_asked_for(request.reason)
                     and request.content_hash = file.announced_hash
                     then 'unchanged'
                 when file.status in ('pending', 'blacklisted') then 'enqueued'
@@ -316,7 +326,7 @@ begin
             judged.is_new_version,
             file.announced_hash,
             -- Attempts belong to the content; whoever asks again on purpose gets a full set of them.
-            case when judged.is_new_version or request.reason >= 'backfill' then 0 else file.retry_count end,
+            case when judged.is_new_version or disarray.is_asked_for(request.reason) then 0 else file.retry_count end,
             case when judged.is_new_version then 0 else file.crash_count end
         )::disarray.file_request
         from unnest(p_requests) as request
@@ -370,10 +380,12 @@ begin
     return query
     with queued as (
         insert into disarray.ingest_queue as waiting (
-            source_uri, subject_key, dataset, reason, content_hash, metadata,
+            kind, lane, source_uri, subject_key, dataset, reason, content_hash, metadata,
             requested_by_instance_name, retry_count, crash_count, enqueued_at, available_at
         )
         select
+            disarray.file_order_kind(request.reason),
+            disarray.lane_of(disarray.file_order_kind(request.reason)),
             request.source_uri,
             request.subject_key,
             request.dataset,
@@ -389,9 +401,13 @@ begin
         where request.verdict = 'enqueued'
         on conflict (source_uri, status) do update
         set
+            -- Reading and removing exclude each other. An operator who changes their mind is right the second time, and what
+            -- comes after a removal comes from a file that was allowed again: removing it once more would lose it.
+            kind = excluded.kind,
+            lane = excluded.lane,
             subject_key = excluded.subject_key,
             dataset = excluded.dataset,
-            reason = disarray.stronger_reason(waiting.reason, excluded.reason),
+            reason = disarray.shown_reason(waiting.reason, excluded.reason),
             content_hash = excluded.content_hash,
             metadata = disarray.merged_request(waiting.metadata, waiting.reason, excluded.metadata, excluded.reason),
             requested_by_instance_name = excluded.requested_by_instance_name,
@@ -399,7 +415,7 @@ begin
             crash_count = excluded.crash_count,
             -- A file that waits after a failure goes on waiting, unless it changed or somebody asks on purpose.
             available_at = case
-                when excluded.content_hash is distinct from waiting.content_hash or excluded.reason >= 'backfill'
+                when excluded.content_hash is distinct from waiting.content_hash or disarray.is_asked_for(excluded.reason)
                     then least(waiting.available_at, excluded.available_at)
                 else waiting.available_at
             end

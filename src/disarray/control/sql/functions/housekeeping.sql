@@ -251,9 +251,10 @@ declare
     v_queued integer := 0;
 begin
     for v_subject in
-        insert into ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
+        insert into ingest_queue (kind, lane, subject_key, reason, enqueued_at, available_at)
         select
-            'subject:compact:' || subject.subject_key,
+            'compact'::ingest_queue_kind,
+            lane_of('compact'),
             subject.subject_key,
             'compact'::ingest_queue_reason,
             v_now,

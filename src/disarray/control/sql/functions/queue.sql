@@ -20,7 +20,9 @@ returns table (
     fence bigint,
     dataset text,
     content_hash text,
-    incarnation bigint
+    incarnation bigint,
+    kind text,
+    lane text
 )
 language plpgsql
 security definer
@@ -156,7 +158,9 @@ begin
         item.fence,
         item.dataset,
         item.content_hash,
-        item.claimed_incarnation
+        item.claimed_incarnation,
+        item.kind::text,
+        item.lane::text
     from ingest_queue as item
     where item.queue_id = any(v_claimed)
     order by
@@ -266,7 +270,8 @@ begin
             item.subject_key = p_subject_key
             and item.status = 'available'
             and item.available_at <= p_now
-            -- What came in while its file is being processed waits for that to end: a file never has two claimed rows.
+            -- What came in while its target is being processed waits for that to end: a file never has two claimed orders, nor
+            -- a subject two of a kind.
             and not exists (
                 select
                 from disarray.ingest_queue as running
@@ -275,6 +280,18 @@ begin
                     and running.status = 'claimed'
                 -- A probe for each item, always. As a join it would read every claim there is whenever statistics say
                 -- that there are none.
+                offset 0
+            )
+            and not exists (
+                select
+                from disarray.ingest_queue as running
+                where
+                    item.source_uri is null
+                    and running.source_uri is null
+                    and running.subject_key = item.subject_key
+                    and running.kind = item.kind
+                    and running.dataset is not distinct from item.dataset
+                    and running.status = 'claimed'
                 offset 0
             )
         order by
@@ -395,9 +412,10 @@ declare
     v_subject text;
 begin
     for v_subject in
-        insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
+        insert into disarray.ingest_queue (kind, lane, subject_key, reason, enqueued_at, available_at)
         select
-            'subject:reconcile:' || subject.subject_key,
+            'reconcile'::disarray.ingest_queue_kind,
+            disarray.lane_of('reconcile'),
             subject.subject_key,
             'reconcile'::disarray.ingest_queue_reason,
             p_now,

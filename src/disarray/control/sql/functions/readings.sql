@@ -131,9 +131,10 @@ declare
     v_queued integer := 0;
 begin
     for v_subject in
-        insert into ingest_queue as item (source_uri, subject_key, dataset, reason, requested_by_instance_name, enqueued_at, available_at)
+        insert into ingest_queue as item (kind, lane, subject_key, dataset, reason, requested_by_instance_name, enqueued_at, available_at)
         select
-            'subject:copy:' || p_dataset || ':' || waiting.subject_key,
+            'copy',
+            lane_of('copy'),
             waiting.subject_key,
             p_dataset,
             'copy',

@@ -187,9 +187,10 @@ returns void
 language plpgsql
 as $$
 begin
-    insert into disarray.ingest_queue (source_uri, subject_key, reason, enqueued_at, available_at)
+    insert into disarray.ingest_queue (kind, lane, subject_key, reason, enqueued_at, available_at)
     select
-        'subject:reconcile:' || p_subject_key,
+        'reconcile'::disarray.ingest_queue_kind,
+        disarray.lane_of('reconcile'),
         p_subject_key,
         'reconcile'::disarray.ingest_queue_reason,
         p_now,
@@ -248,9 +249,9 @@ begin
         );
         -- Whoever holds it goes on; what is still open when it leaves is queued by the next claim of anybody.
         if held_by is null then
-            insert into ingest_queue as waiting (source_uri, subject_key, reason, requested_by_instance_name, enqueued_at, available_at)
-            values ('subject:reconcile:' || v_stale.subject_key, v_stale.subject_key, 'reconcile', p_by, v_now, v_now)
-            on conflict (source_uri, status) do update
+            insert into ingest_queue as waiting (kind, lane, subject_key, reason, requested_by_instance_name, enqueued_at, available_at)
+            values ('reconcile', lane_of('reconcile'), v_stale.subject_key, 'reconcile', p_by, v_now, v_now)
+            on conflict (subject_key, kind, dataset, lane, status) where source_uri is null do update
             set available_at = least(waiting.available_at, excluded.available_at)
             returning waiting.queue_id into queue_id;
             perform call_turn(v_stale.subject_key, v_now);

@@ -98,13 +98,7 @@ begin
         'rebuilds', (
             select jsonb_build_object(
                 'pending', count(*),
-                'queued', count(*) filter (
-                    where exists (
-                        select
-                        from ingest_queue as item
-                        where item.source_uri = rebuild_uri(pending.dataset, pending.subject_key)
-                    )
-                )
+                'queued', count(*) filter (where is_rebuild_queued(pending.dataset, pending.subject_key))
             )
             from pending_rebuilds() as pending
         ),
@@ -146,7 +140,7 @@ with waiting as (
     union all
     select
         case when item.retry_count > 0 or file.last_error is not null then 'retrying' else 'queued' end,
-        item.source_uri,
+        coalesce(item.source_uri, item.kind || ' of ' || item.subject_key),
         item.subject_key,
         item.enqueued_at,
         file.last_error
@@ -249,7 +243,9 @@ returns table (
     enqueued_at timestamptz,
     available_at timestamptz,
     claimed_by_instance_name text,
-    lease_expires_at timestamptz
+    lease_expires_at timestamptz,
+    kind text,
+    lane text
 )
 language sql
 stable
@@ -268,7 +264,9 @@ select
     item.enqueued_at,
     item.available_at,
     item.claimed_by_instance_name,
-    item.lease_expires_at
+    item.lease_expires_at,
+    item.kind::text,
+    item.lane::text
 from ingest_queue as item
 where
     (p_subject_key is null or item.subject_key = p_subject_key)
