@@ -42,7 +42,7 @@ def lines(*hours: float, rows: int = 6) -> str:
 
 
 def populate(plant: Plant) -> None:
-    """A file that grew, a copy, one with rejected lines, one that is parked, one that is refused, and a dead letter."""
+    """A file that grew, a copy, one with rejected lines, one parked, one refused, two that disagree, a dead letter."""
     header = "time,watts,good\n"
     grown = plant.write("T1/grown.csv", header + lines(8))
     plant.ingest(grown)
@@ -52,6 +52,7 @@ def populate(plant: Plant) -> None:
     plant.ingest(plant.write("T1/parked.csv", header + lines(0, 10.5)))
     refused = plant.write("T2/refused.csv", header + lines(3))
     plant.ingest(refused, plant.write("T2/allowed.csv", header + lines(4, 5)))
+    plant.ingest(plant.write("T2/other.csv", header + lines(4).replace(",1\n", ",7\n")))
     dead = plant.write("T2/dead.csv", header + lines(6))
     plant.notify(dead)
     with plant.pool.connection() as connection:
@@ -201,6 +202,11 @@ DAMAGES = {
         from disarray.rejected_row cross join generate_series(1, 1000) as number
     """,
     "readings_have_an_origin": "delete from disarray.file_fingerprint where source_uri like '%grown%'",
+    "files_are_known_as_they_were_read": "update disarray.file_fingerprint set content_hash = 'other'",
+    "conflicts_are_those_of_the_readings": """
+        update disarray.conflict set winner_uri = loser_uri, loser_uri = winner_uri
+    """,
+    "metrics_are_as_defined": "update disarray.metric set max_gap_us = max_gap_us + 1 where kind = 'integral'",
     "dead_letters_say_why_and_can_be_retried": """
         update disarray.file_info set failed_request = null where status = 'failed'
     """,

@@ -40,6 +40,8 @@ class SegmentReadings:
     channels: tuple[str, ...]  # by UTF-8 bytes
     channel: NDArray[np.int64]  # by reading: its place in `channels`
     locals_of: Callable[[Metric], Locals]
+    # uri of the winner, uri of the loser, how many: known only where the readings were merged just now
+    conflict_pairs: tuple[tuple[str, str, int], ...] = ()
 
     def places(self, channel: str) -> NDArray[np.int64]:
         """Where the readings of one channel stand."""

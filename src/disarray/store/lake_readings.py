@@ -65,6 +65,9 @@ class LakeReadings:
             channels=series.channels,
             channel=series.channel_by_reading,
             locals_of=lambda metric: local_values(series, fold_metric(series, metric)),
+            conflict_pairs=tuple(
+                (uri_of(winner), uri_of(loser), count) for winner, loser, count in merged.conflict_pairs
+            ),
         )
 
     def write(

@@ -12,12 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
+from disarray.control import audit as control_audit
 from disarray.control import catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
 from disarray.errors import DisarrayError, FragmentReadError
 from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
 from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
+from disarray.store.audit.disagreements import (
+    find_lost_disagreements,
+    find_wrong_disagreements,
+    load_disagreements,
+)
 from disarray.store.audit.ends import (
     SegmentRows,
     find_wrong_ends,
@@ -25,6 +31,7 @@ from disarray.store.audit.ends import (
     find_wrong_generations,
     find_wrong_summaries,
 )
+from disarray.store.audit.meanings import find_wrong_meanings
 from disarray.store.lake_readings import LakeReadings
 from disarray.store.segments import look_up_segments
 from disarray.store.sweeping import list_entries
@@ -107,6 +114,8 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
     """Segments whose fragments do not give what was written down when they were scanned; reads every reading."""
     for subject_key in verification.list_verified_subjects(connection):
         stored = verification.load_subject(connection, subject_key)
+        disagreeing = load_disagreements(connection, subject_key)
+        links = control_audit.load_base_chains(connection, subject_key)
         for (name, _), made in definitions.load_subject_versions(connection, [subject_key]).items():
             dataset = definitions.load_definition(connection, name, made.version)
             entries = catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
@@ -114,6 +123,11 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
             written = SegmentRows.of(stored, name)
             yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_us)
             yield from find_wrong_generations(stored, name)
+            if stored.versions.get(name) == made.version:
+                summarized = {row["metric"] for row in stored.summaries.get(name, ())}
+                yield from find_wrong_meanings(links, dataset, summarized)
+            disagreements = {start: pairs for (of, start), pairs in disagreeing.items() if of == name}
+            yield from find_lost_disagreements(written, disagreements, f"{name}/{subject_key}")
             for page in _pages(wanted):
                 contents = look_up_segments(connection, dataset, subject_key, segments=page)
                 for content in contents.values():
@@ -132,6 +146,9 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
                         )
                     elif read is not None:
                         yield from find_wrong_summaries(read, content.entry, written, place)
+                        yield from find_wrong_disagreements(
+                            read, content.entry, written, disagreements, place
+                        )
                         with FragmentReader() as reader:
                             yield from find_wrong_fragments(reader, content.fragments, lake, place)
 

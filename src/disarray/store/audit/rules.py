@@ -212,6 +212,12 @@ RULES = (
         _VERIFY,
     ),
     Rule(
+        "files_are_known_as_they_were_read",
+        Guarantee.EXPLAINABLE,
+        "The version of these files that is known is not the one whose bytes are remembered.",
+        _REINGEST,
+    ),
+    Rule(
         "dead_letters_say_why_and_can_be_retried",
         Guarantee.EXPLAINABLE,
         "These files failed, and it is not known why or what was asked for.",
@@ -244,10 +250,24 @@ RULES = (
         is_deep=True,
     ),
     Rule(
+        "metrics_are_as_defined",
+        Guarantee.CONFLUENCE,
+        "Running values of these metrics are added up by other rules than their definition says.",
+        _VERIFY + ". " + _REPORT,
+        is_deep=True,
+    ),
+    Rule(
         "segments_read_as_they_were_scanned",
         Guarantee.CONFLUENCE,
         "These segments no longer give the readings that their numbers were made from.",
         _VERIFY + ". " + _RESTORE,
+        is_deep=True,
+    ),
+    Rule(
+        "conflicts_are_those_of_the_readings",
+        Guarantee.EXPLAINABLE,
+        "Files disagree in these segments otherwise than disarray conflicts lists. Values are as their readings say.",
+        "disarray files reingest for a file of the segment lists them anew",
         is_deep=True,
     ),
 )

@@ -282,6 +282,22 @@ begin
 
     return query
     select
+        'files_are_known_as_they_were_read',
+        file.source_uri,
+        format(
+            'known is %s, read under %s; remembered is %s, read under %s',
+            file.content_hash, file.parse_version, version.content_hash, version.parse_version
+        )
+    from file_info as file
+    inner join file_fingerprint as version on file.source_uri = version.source_uri
+    where
+        file.content_hash is not null
+        and (file.content_hash, file.parse_version) is distinct from (version.content_hash, version.parse_version)
+    order by file.source_uri
+    limit p_limit;
+
+    return query
+    select
         'dead_letters_say_why_and_can_be_retried',
         file.source_uri,
         format(
