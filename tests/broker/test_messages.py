@@ -31,7 +31,9 @@ FILE: dict[str, Any] = {
 
 printable = st.text(st.characters(exclude_categories=("Cc", "Cs")), min_size=1, max_size=40)
 metadata = st.dictionaries(
-    printable, printable | st.integers(-(2**63), 2**63 - 1) | st.booleans(), max_size=4
+    printable.filter(lambda key: key not in RESERVED_KEYS),
+    printable | st.integers(-(2**63), 2**63 - 1) | st.booleans(),
+    max_size=4,
 )
 notifications = st.builds(
     Notification,
