@@ -26,7 +26,7 @@ demo: setup java ## a factory in disarray, on an embedded database; DEMO_ARGS=--
 example: setup java ## a battery lab: charge throughput and equivalent full cycles of two cells
 	@cd examples/battery-lab && PATH="$(abspath $(BIN)):$$PATH" ./run
 
-test: setup java ## what a pull request must pass: ten minutes on two idle cores
+test: setup java ## what a contributor runs before a pull request
 	$(BIN)/pytest -n 2 --dist loadfile -m "not long" --durations=50 $(PYTEST_ARGS)
 
 LONG ?= tests

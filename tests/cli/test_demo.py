@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import Running, eventually
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 
 def value_of(url: str, folder: Path) -> int:

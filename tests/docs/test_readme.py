@@ -25,7 +25,7 @@ def test_every_command_of_the_transcript_prints_what_the_page_shows(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.postgres
 def test_the_transcript_ends_identical_to_an_independent_recompute(
     tmp_path: Path, in_process: dict[str, str]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from disarray.engine.runner import SparkRunner
     from disarray.engine.verification.recompute import VerificationReport
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.long]
 
 
 @pytest.fixture
