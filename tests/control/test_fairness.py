@@ -171,3 +171,30 @@ def test_other_subjects_flow_while_a_suspect_runs_alone(stage: Stage) -> None:
         assert victim.claim() == []
         assert [item.source_uri for item in other.claim()] == [f"file:///TOOL02/{number}"]
         other.complete()
+
+
+def test_subjects_that_somebody_invented_do_not_keep_one_with_numbers_waiting(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    stage.watcher.execute(
+        "insert into disarray.subject (subject_key, first_seen_at, has_numbers) values ('HONEST', now(), true)"
+    )
+    flow.feed([f"INVENTED{number}" for number in range(200)])
+    flow.feed(["HONEST"])
+    served = [subject for _ in range(4) for subject in flow.served(worker, FetchPolicy(give_way_batches=1))]
+    assert "HONEST" in served[:2]
+
+
+def test_a_newcomer_is_not_kept_waiting_by_those_that_have_numbers(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    known = [f"TOOL{number}" for number in range(50)]
+    for subject in known:
+        stage.watcher.execute(
+            "insert into disarray.subject (subject_key, first_seen_at, has_numbers) values (%s, now(), true)",
+            (subject,),
+        )
+    flow.feed(known)
+    flow.feed(["NEW"])
+    served = [subject for _ in range(4) for subject in flow.served(worker, FetchPolicy(give_way_batches=1))]
+    assert "NEW" in served[:2]

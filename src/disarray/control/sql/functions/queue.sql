@@ -98,12 +98,25 @@ begin
     select least(p_max_subjects, cardinality(v_held) + count(*))
     into v_sharers
     from (
-        select
-        from subject as waiting
-        where
-            waiting.next_turn_at <= v_now
-            and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
-        limit p_max_subjects
+        (
+            select
+            from subject as waiting
+            where
+                waiting.next_turn_at <= v_now
+                and waiting.has_numbers
+                and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
+            limit p_max_subjects
+        )
+        union all
+        (
+            select
+            from subject as waiting
+            where
+                waiting.next_turn_at <= v_now
+                and not waiting.has_numbers
+                and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
+            limit p_max_subjects
+        )
     ) as others;
     loop
         exit when cardinality(v_claimed) >= p_limit or v_served >= p_max_subjects;
@@ -228,26 +241,53 @@ returns text
 language plpgsql
 as $$
 declare
+    -- Every claim of a subject takes a fence, so that the two take turns, whichever instance claims.
+    v_newcomer_first constant boolean := (select given.last_value % 2 = 0 from disarray.fence_seq as given);
+    v_is_newcomer boolean;
     v_subject text;
 begin
-    select subject.subject_key
-    into v_subject
-    from disarray.subject as subject
-    where
-        subject.next_turn_at <= p_now
-        and not subject.subject_key = any(p_passed)
-        and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
-        and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
-    order by
-        subject.next_turn_at,
-        subject.subject_key
-    limit 1
-    for update of subject skip locked;
+    foreach v_is_newcomer in array array[v_newcomer_first, not v_newcomer_first]
+    loop
+        -- Two statements, each with an index that holds its subjects alone: none looks at the others to pass them over.
+        if v_is_newcomer then
+            select subject.subject_key
+            into v_subject
+            from disarray.subject as subject
+            where
+                subject.next_turn_at <= p_now
+                and not subject.has_numbers
+                and not subject.subject_key = any(p_passed)
+                and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+                and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+            order by
+                subject.next_turn_at,
+                subject.subject_key
+            limit 1
+            for update of subject skip locked;
+        else
+            select subject.subject_key
+            into v_subject
+            from disarray.subject as subject
+            where
+                subject.next_turn_at <= p_now
+                and subject.has_numbers
+                and not subject.subject_key = any(p_passed)
+                and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+                and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+            order by
+                subject.next_turn_at,
+                subject.subject_key
+            limit 1
+            for update of subject skip locked;
+        end if;
+        exit when v_subject is not null;
+    end loop;
     return v_subject;
 end
 $$;
 comment on function disarray.next_subject(text[], timestamptz, text[]) is
-    'The free subject that has waited longest. Its row is locked: this is the gate that lets one claim at a time through.';
+    'The free subject that has waited longest, in turns one that has numbers and a newcomer: whoever invents subjects delays no '
+    'other by more than one claim. Its row is locked: this is the gate that lets one claim at a time through.';
 
 create function disarray.items_in_line(p_subject_key text, p_now timestamptz, p_limit integer)
 returns table (queue_id bigint, crash_count integer, available_at timestamptz, place bigint)
@@ -390,7 +430,8 @@ begin
         next_turn_at = case
             when rest.oldest_at is not null
                 then greatest(rest.oldest_at, p_served_at, subject.last_served_at)
-        end
+        end,
+        has_numbers = subject.has_numbers or exists (select from disarray.subject_version as made where made.subject_key = p_subject_key)
     from (
         select min(waiting.available_at) as oldest_at
         from disarray.ingest_queue as waiting
