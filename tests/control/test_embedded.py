@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-START = "import sys; from pathlib import Path; from disarray.control import embedded; "
+START = "import sys; from pathlib import Path; from disarray import embedded; "
 START += "print(embedded.start(Path(sys.argv[1])).pid, flush=True); "
 
 
