@@ -51,6 +51,13 @@ def below(pid):
             pass
 
 
+def shown(pid, name):
+    try:
+        return pathlib.Path(f"/proc/{pid}/{name}").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""  # it has ended meanwhile
+
+
 def answer(port):
     # An RPC that asks for something right away: length of the frame, kind 3, request id, length of the body, the body.
     body = b"hello"
@@ -61,8 +68,8 @@ def answer(port):
 
 
 processes = [os.getpid(), *below(os.getpid())]
-lines = [pathlib.Path(f"/proc/{pid}/cmdline").read_text() for pid in processes]
-environments = [pathlib.Path(f"/proc/{pid}/environ").read_text() for pid in processes]
+lines = [shown(pid, "cmdline") for pid in processes]
+environments = [shown(pid, "environ") for pid in processes]
 print(json.dumps({
     "authenticates": context.getConf().get("spark.authenticate"),
     "took_it": context.getConf().get("spark.hadoop.fs.s3a.secret.key") == SECRET,

@@ -291,7 +291,9 @@ begin
     from file_info as file
     inner join file_fingerprint as version on file.source_uri = version.source_uri
     where
-        file.content_hash is not null
+        -- Of a file with a version that waits for a decision, the one that was read last is known and the one before remembered.
+        file.status = 'processed'
+        and file.content_hash is not null
         and (file.content_hash, file.parse_version) is distinct from (version.content_hash, version.parse_version)
     order by file.source_uri
     limit p_limit;
