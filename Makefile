@@ -5,6 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml requirements/lock.txt scripts/setup 2>/dev/null | cksum | cut -d' ' -f1)
 PYTEST_ARGS ?=
+# A file is run by one process, in the order that tests/conftest.py says.
+PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 DEMO_ARGS ?=
 
 .PHONY: help setup java demo example test test-long test-all check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
@@ -27,11 +29,11 @@ example: setup java ## a battery lab: charge throughput and equivalent full cycl
 	@cd examples/battery-lab && PATH="$(abspath $(BIN)):$$PATH" ./run
 
 test: setup java ## what a contributor runs before a pull request
-	$(BIN)/pytest -n 2 --dist loadfile -m "not long" --durations=50 $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m "not long" --durations=50 $(PYTEST_ARGS)
 
 LONG ?= tests
 test-long: setup java ## what `make test` leaves out: second kills, the soak, long random runs; LONG=tests/soak runs a part
-	$(BIN)/pytest -n 2 --dist loadfile -m long --durations=50 $(LONG) $(PYTEST_ARGS)
+	$(BIN)/pytest $(PARALLEL) -m long --durations=50 $(LONG) $(PYTEST_ARGS)
 
 test-all: test test-long ## run every test
 
@@ -63,7 +65,7 @@ sql: setup
 	$(BIN)/squawk --config .squawk.toml src/disarray/control/sql/migrations/*.sql
 
 unit: setup
-	$(BIN)/pytest -q -n 2 --dist loadfile -m "not long and not slow and not spark and not postgres" $(PYTEST_ARGS)
+	$(BIN)/pytest -q $(PARALLEL) -m "not long and not slow and not spark and not postgres" $(PYTEST_ARGS)
 
 fix: setup ## format, and mend what the linter can mend
 	$(BIN)/ruff format .

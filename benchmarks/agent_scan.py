@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -94,11 +95,11 @@ def _make_files(project: Path, count: int) -> None:
 def _measure(project: Path) -> dict[str, Any]:
     from disarray.agent.scanner import Scanner
     from disarray.agent.schedule import Schedule
-    from disarray.agent.settings import AgentSettings
+    from disarray.agent.settings import DEFAULTS
     from disarray.agent.state import StateFile
     from disarray.formats.loader import load_datasets
 
-    settings = AgentSettings(spool_bytes=10**12)
+    settings = replace(DEFAULTS, spool_bytes=10**12)
     state = StateFile(project / "agent" / "state.sqlite")
     scanner = Scanner(
         load_datasets(project / "disarray.toml"), settings, state, clock_us=lambda: time.time_ns() // 1_000

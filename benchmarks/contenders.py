@@ -22,7 +22,7 @@ from pgqueuer.queries import Queries
 from procrastinate.jobs import Job as ProcrastinateJob
 from procrastinate.jobs import Status
 
-from disarray.control import connections, files, instances, migrations, queue
+from disarray.control import claims, connections, files, instances, migrations, queue
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,7 +96,7 @@ class Disarray:
 
     async def complete(self, claimed: list[Any]) -> None:
         """One round trip for the batch."""
-        queue.complete_items(self._connection, [item.queue_id for item in claimed], self._holder)
+        claims.complete_items(self._connection, [item.queue_id for item in claimed], self._holder)
 
     async def close(self) -> None:
         """Close the one connection."""

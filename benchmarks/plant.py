@@ -16,7 +16,8 @@ from disarray.engine.jobs.read_job import read_files
 from disarray.engine.jobs.scan_job import SegmentScan, scan_segments
 from disarray.formats.loader import load_datasets
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest, ReadStatus
-from disarray.model.plan import FragmentEntry, ScanUnit
+from disarray.model.fragments import FragmentEntry
+from disarray.model.scan_units import ScanUnit
 from disarray.model.uris import file_uri
 from disarray.store.lake import Lake
 from disarray.worker.process.scheduler import Scheduler
@@ -157,14 +158,14 @@ def run_bare(runner: Runner, dataset: Dataset, paths: Sequence[Path], lake: Lake
     for path, outcome in zip(paths, read.outcomes, strict=True):
         assert outcome.status is ReadStatus.READ, outcome.message
         for fragment in outcome.fragments:
-            segments[path.parent.name, fragment.segment_start_us].append(
+            segments[path.parent.name, fragment.segment_us].append(
                 FragmentEntry(
-                    segment_us=fragment.segment_start_us,
+                    segment_us=fragment.segment_us,
                     source_uri=str(path),
                     generation=0,
-                    path=lake.relative(fragment.file),
+                    path=lake.relative(fragment.path),
                     row_group=fragment.row_group,
-                    readings=fragment.rows,
+                    readings=fragment.readings,
                     first_position=fragment.first_position,
                     last_position=fragment.last_position,
                     first_us=fragment.first_us,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from benchmarks.goals import Goal, conclude
 from benchmarks.plant import timed
 from benchmarks.server import settle, shared_server
-from disarray.control import connections, files, instances, migrations, queue
+from disarray.control import claims, connections, files, instances, migrations, queue
 from disarray.control.files import Notification, Verdict
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def process(connection: Connection, notifications: Sequence[Notification]) -> No
     policy = queue.FetchPolicy(limit=1_000, max_subjects=20)
     while items := queue.fetch_items(connection, holder, policy):
         hashes = [{"content_hash": item.metadata["content_hash"]} for item in items]
-        queue.complete_items(connection, [item.queue_id for item in items], holder, metadata=hashes)
+        claims.complete_items(connection, [item.queue_id for item in items], holder, metadata=hashes)
 
 
 def announce(connection: Connection, notifications: Sequence[Notification], *, batch: int = BATCH) -> None:

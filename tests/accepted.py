@@ -15,6 +15,7 @@ from disarray.model.description.dataset import OnShrink
 from disarray.model.segments import microseconds_of
 from tests.kernels.scan_reference import Row
 from tests.oracle import Said
+from tests.reading_lines import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
     from disarray.model.description.dataset import Dataset
 
-HEADER = "time,sensor,part,work_order,volts\n"
 # A number that is cut off may be another number, but never one that parsers read differently.
 _LAST_CELL = re.compile(r"(|-?\d+(\.\d+)?(e-?\d+)?)")
 
@@ -215,4 +215,4 @@ class Source:
         return f"{self.path}\0{generation:08d}"
 
     def _segment(self, row: Row) -> int:
-        return row.event_us // self.dataset.segment_us * self.dataset.segment_us
+        return row.event_us // self.dataset.segment_length_us * self.dataset.segment_length_us

@@ -6,12 +6,13 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import files, quarantine
+from disarray.control import blacklist, quarantine
 from disarray.control.files import Reason
 from disarray.model.description.read_spec import KeyKind
 from disarray.model.segments import microseconds_of
-from tests.accepted import HEADER, Source, State
+from tests.accepted import Source, State
 from tests.oracle import METRIC_KEY, ROLLUP_KEY, SEGMENT_KEY, derive
+from tests.reading_lines import HEADER, reading_line
 
 if TYPE_CHECKING:
     import random
@@ -351,7 +352,7 @@ class Arrivals:
         self.said.append(f"blacklist {source.path}")
         self._number(source)
         with self.plant.pool.connection() as connection:
-            files.blacklist_file(connection, str(source.path), source.subject, reason="a test", by="ada")
+            blacklist.blacklist_file(connection, str(source.path), source.subject, reason="a test", by="ada")
         self.plant.drain()
         source.remove()
         self.after_pass()
@@ -366,7 +367,7 @@ class Arrivals:
     def _allow(self, source: Source) -> None:
         self.said.append(f"allow {source.path}")
         with self.plant.pool.connection() as connection:
-            files.allow_file(connection, str(source.path), reason="a test", by="ada")
+            blacklist.allow_file(connection, str(source.path), reason="a test", by="ada")
         source.is_blacklisted = False
         self.asked[str(source.path)].add(Reason.ALLOW)
 
@@ -414,24 +415,7 @@ class Arrivals:
         for _ in range(self.random.randint(1, 14)):
             minute = min(MINUTES - 1, max(0, centre + self.random.randint(-reach, reach)))
             at = self.start + timedelta(minutes=minute, microseconds=self.random.choice([0, 0, 1, 999_999]))
-            part = self.random.choice(["", "0", "1", "2", "3", "-4"])
-            order = self.random.choice(["", "W1", "W2"])
-            volts = self.random.choice(
-                [
-                    "",
-                    "0.1",
-                    "0.30000000000000004",
-                    "7.25",
-                    "-3.5",
-                    "4.9",
-                    "1e-3",
-                    "-0.0",
-                    "3e-290",
-                    "5e-324",
-                    "-1e-279",
-                ]
-            )
-            lines.append(f"{at.isoformat()},{self.random.choice('abb')},{part},{order},{volts}\n")
+            lines.append(reading_line(self.random, at))
             if self.random.random() < 0.1:
                 lines.append(lines[-1])
         return "".join(lines)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
-import uuid
+import shutil
+from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -15,6 +15,7 @@ from psycopg import sql
 
 from disarray import embedded
 from disarray.control import connections, migrations
+from tests.databases import TIMESCALE, Databases
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,8 +25,11 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
 
-TIMESCALE = "DISARRAY_TEST_TIMESCALE_DSN"
-
+# Folders of tests are in memory where there is room: a clone of a database is hundreds of small files, and a tenth of
+# the work there. What has to be on a disk of its own mounts one.
+MEMORY, ROOM = Path("/dev/shm"), 4 << 30
+if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > ROOM:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
 # How long an example takes depends on who else uses the machine; that is no property of ours.
 PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,6 +49,25 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for marker, fixtures in needs.items():
             if fixtures & set(getattr(item, "fixturenames", ())):
                 item.add_marker(marker)
+    # The slowest files first: a run ends with what is over in a moment, and no process waits long for another.
+    markers: defaultdict[Path, set[str]] = defaultdict(set)
+    for item in items:
+        markers[item.path] |= {mark.name for mark in item.iter_markers()}
+    items.sort(key=lambda item: ["spark" not in markers[item.path], "postgres" not in markers[item.path]])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """A file is run by one process, and all files of the engine by the same one: a JVM takes seconds to start."""
+    from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+
+    def unit_of(nodeid: str) -> str:
+        path = Path(nodeid.partition("::")[0])
+        return str(path.parent if path.parent.name == "engine" else path)
+
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = unit_of
+    return scheduler
 
 
 @pytest.fixture(scope="session")
@@ -96,11 +119,18 @@ def state_dir(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def template_database(server_dsn: str) -> Iterator[str]:
+def databases(server_dsn: str) -> Iterator[Databases]:
+    """Makes databases on the server of the tests."""
+    made = Databases(server_dsn)
+    yield made
+    made.drop_discarded()
+
+
+@pytest.fixture(scope="session")
+def template_database(databases: Databases, server_dsn: str) -> Iterator[str]:
     """A migrated database that tests clone, with a clock that tests can set."""
-    name = f"disarray_template_{uuid.uuid4().hex}"
-    _create_database(server_dsn, name)
-    with connections.connect(psycopg.conninfo.make_conninfo(server_dsn, dbname=name)) as connection:
+    name = databases.create()
+    with connections.connect(databases.dsn(name)) as connection:
         migrations.migrate(connection)
         connection.execute(
             """
@@ -115,28 +145,26 @@ def template_database(server_dsn: str) -> Iterator[str]:
         # Else TimescaleDB looks into it now and then, and nothing can be cloned for as long.
         admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(name)))
     yield name
-    _drop_database(server_dsn, name)
+    databases.discard(name)
 
 
 @pytest.fixture
-def dsn(server_dsn: str, template_database: str) -> Iterator[str]:
+def dsn(databases: Databases, template_database: str) -> Iterator[str]:
     """The DSN of a fresh migrated database."""
-    name = f"disarray_test_{uuid.uuid4().hex}"
-    _create_database(server_dsn, name, template=template_database)
-    yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
-    _drop_database(server_dsn, name)
+    name = databases.create(template=template_database)
+    yield databases.dsn(name)
+    databases.discard(name)
 
 
 @pytest.fixture(scope="module")
-def shared_dsn(server_dsn: str, template_database: str) -> Iterator[str]:
+def shared_dsn(databases: Databases, server_dsn: str, template_database: str) -> Iterator[str]:
     """A migrated database for a whole module: hundreds of short tests cannot afford a clone each."""
-    name = f"disarray_shared_{uuid.uuid4().hex}"
-    _create_database(server_dsn, name, template=template_database)
+    name = databases.create(template=template_database)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         # These tests are about order, not about durability; waiting for the disk is most of their time.
         admin.execute(sql.SQL("alter database {} set synchronous_commit = off").format(sql.Identifier(name)))
-    yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
-    _drop_database(server_dsn, name)
+    yield databases.dsn(name)
+    databases.discard(name)
 
 
 @pytest.fixture
@@ -167,34 +195,3 @@ def advance_clock(connection: Connection) -> Callable[[timedelta], None]:
         connection.execute("update disarray.test_clock set ahead = ahead + %s", (by,))
 
     return advance
-
-
-def _create_database(server_dsn: str, name: str, *, template: str = "template0") -> None:
-    # Copied by the file, it need not go through the log as well, which saves a third of the time.
-    statement = sql.SQL("create database {} template {} encoding 'UTF8' strategy file_copy").format(
-        sql.Identifier(name), sql.Identifier(template)
-    )
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        for attempt in range(50):
-            try:
-                admin.execute(statement)
-                break
-            except psycopg.errors.ObjectInUse:
-                # Somebody's look into the template is not over yet.
-                if attempt == 49:
-                    raise
-                time.sleep(0.1)
-    if os.environ.get(TIMESCALE) and template != "template0":
-        # Not in the template: its scheduler would be connected to it, and nothing could be cloned.
-        with psycopg.connect(server_dsn, dbname=name, autocommit=True) as admin:
-            admin.execute("set client_min_messages = error")
-            admin.execute("create extension timescaledb")
-            # The server may be somebody's own: the disk is spared for this database alone.
-            admin.execute(
-                sql.SQL("alter database {} set synchronous_commit = off").format(sql.Identifier(name))
-            )
-
-
-def _drop_database(server_dsn: str, name: str) -> None:
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name)))

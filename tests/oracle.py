@@ -55,7 +55,7 @@ def derive(
     spec = scan_spec_of(dataset, subject)
     by_segment: defaultdict[int, list[Said]] = defaultdict(list)
     for each in said:
-        by_segment[each.row.event_us // dataset.segment_us * dataset.segment_us].append(each)
+        by_segment[each.row.event_us // dataset.segment_length_us * dataset.segment_length_us].append(each)
     keys = {"dataset": dataset.name, "subject_key": subject}
     winners: dict[int, list[Row]] = {}
     segments = []
@@ -68,7 +68,7 @@ def derive(
             {
                 **keys,
                 "segment_us": segment_us,
-                "segment_end_us": segment_us + dataset.segment_us,
+                "segment_end_us": segment_us + dataset.segment_length_us,
                 "readings": len(outcome.winners),
                 "duplicates": len(rows) - len(outcome.winners),
                 "first_us": outcome.winners[0].event_us,
@@ -129,7 +129,7 @@ def history(
         own = [row for row in rows if row.channel == channel]
         for piece in summaries(metric, own) if own else ():
             prior: Point | None = None
-            if not begun or piece["piece"] == 1 or piece["first_reset_key"] != key:
+            if not begun or piece["piece"] == 1 or piece["first_reset"] != key:
                 base = before = zero
                 point = None
             else:
@@ -139,13 +139,13 @@ def history(
                 if metric.kind not in (MetricKind.MIN, MetricKind.MAX) and piece["points"] and prior:
                     step = junction(metric, prior, end(piece, kind, "first"))
                 base = join(metric, base, join(metric, total, step))
-            begun, key = True, piece["last_reset_key"]
-            total = piece[f"{kind}_total"]  # type: ignore[assignment]
+            begun, key = True, piece["last_reset"]
+            total = piece[f"total_{kind}"]  # type: ignore[assignment]
             if piece["points"]:
                 point = end(piece, kind, "last")
             yield {
                 "segment_us": segment_us,
-                **renamed(piece),
+                **piece,
                 **typed("base", base, kind),
                 **typed("before", before, kind),
                 **typed("prior", None if prior is None else prior.x, kind),
@@ -155,22 +155,12 @@ def history(
 
 
 def end(piece: Mapping[str, Any], kind: str, which: str) -> Point:
-    return Point(piece[f"{which}_us"], piece[f"{kind}_{which}"], piece[f"{which}_break"])
+    return Point(piece[f"{which}_us"], piece[f"{which}_{kind}"], piece[f"{which}_break"])
 
 
 def typed(name: str, value: object, kind: str) -> dict[str, object]:
     other = "float" if kind == "int" else "int"
     return {f"{name}_{kind}": value, f"{name}_{other}": None}
-
-
-def renamed(row: Mapping[str, object]) -> dict[str, object]:
-    """Names as the catalog has them."""
-    found = {}
-    for name, value in row.items():
-        kind, _, rest = name.partition("_")
-        plain = f"{rest}_{kind}" if kind in ("int", "float") else name
-        found[plain.removesuffix("_key")] = value
-    return found
 
 
 def rollup_parts(
@@ -192,5 +182,5 @@ def rollup_parts(
                         "segment_us": segment_us,
                         "bucket_end_us": stop,
                         "label": label,
-                        **renamed(part(aggregate, own, dataset.column_types)),
+                        **part(aggregate, own, dataset.column_types),
                     }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from typing import TYPE_CHECKING
+
+from tests.forked import ForkedCommand, plain_environment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,16 +32,14 @@ class Running:
         log: str = "process.log",
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
         self._log = project / log
         with self._log.open("a") as log_file:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "disarray", *arguments],
-                cwd=project,
-                env={**inherited, **(environment or {})},
-                stdout=log_file,
-                stderr=log_file,
-                start_new_session=True,
+            self.process = ForkedCommand(
+                *arguments,
+                project=project,
+                environment={**plain_environment(), **(environment or {})},
+                stdout=log_file.fileno(),
+                stderr=log_file.fileno(),
             )
 
     @property
@@ -70,4 +68,3 @@ class Running:
     def kill(self) -> None:
         """Make sure that it is gone."""
         self.process.kill()
-        self.process.wait(timeout=30)

@@ -62,7 +62,7 @@ def published(dataset: Dataset, subject: str, said: Sequence[Said]) -> Published
     spec = scan_spec_of(dataset, subject)
     by_segment: defaultdict[int, list[Said]] = defaultdict(list)
     for each in said:
-        by_segment[each.row.event_us // dataset.segment_us * dataset.segment_us].append(each)
+        by_segment[each.row.event_us // dataset.segment_length_us * dataset.segment_length_us].append(each)
     known = {attribute.name: attribute.value for attribute in spec.attributes}
     winners: list[list[Row]] = []
     for segment_us in sorted(by_segment):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.config import FILE_NAME, load, redact
-from disarray.errors import ConfigError
+from disarray.config import FILE_NAME, default_config, load, redact
+from disarray.errors import ConfigError, SpecError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,7 +62,7 @@ def test_the_nearest_word_wins_and_is_named(
     assert config.state_dir == tmp_path / f"from-{expected}"
     assert config.dsn == f"service={expected}"
     assert config.lake_root == tmp_path / f"lake-from-{expected}"
-    assert config.worker_name == f"from-{expected}"
+    assert config.text("worker.name") == f"from-{expected}"
     named = ("state.dir", "database.dsn", "lake.root", "worker.name")
     assert {config.origin(name).split()[0] for name in named} == {expected}
 
@@ -78,18 +78,71 @@ def test_an_absolute_state_folder_stays_where_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ('[databse]\ndsn = "x"\n', "no setting databse.dsn"),
-        ('[database]\nurl = "x"\n', "no setting database.url"),
-        ('dsn = "x"\n', "no setting dsn"),
-        ("[database]\ndsn = 5\n", "database.dsn must be a text"),
-        ("[spark]\nmaster = 2\n", "spark.master must be a text"),
-        ("[database\n", "cannot be read"),
+        ('[databse]\ndsn = "x"\n', "databse: unknown key; did you mean 'database'"),
+        ('[database]\nurl = "x"\n', "database.url: unknown key; known are dsn"),
+        ('dsn = "x"\n', "dsn: unknown key"),
+        ("[database]\ndsn = 5\n", "database.dsn: expected a text, found 5"),
+        ('database = "x"\n', "database: expected a table, found 'x'"),
+        ("[spark]\nmaster = [2]\n", "spark.master: expected a text, a number, true or false, found a list"),
+        ("[agent]\nspool_mb = 0\n", "agent.spool_mb: expected a whole number, 1 to 1000000, found 0"),
+        ("[agent]\nspool_mb = 1.5\n", "agent.spool_mb: expected a whole number, 1 to 1000000, found 1.5"),
+        ("[agent]\nspool_mb = true\n", "agent.spool_mb: expected a whole number, 1 to 1000000, found true"),
+        ('[worker]\nlease = "2 d"\n', "worker.lease: expected a duration from 1 s to 1 d, found '2 d'"),
+        ('[worker]\nlease = "long"\n', "worker.lease: expected a duration such as '15 min', found 'long'"),
+        ("[api]\nport = 65536\n", "api.port: expected a whole number, 0 to 65535, found 65536"),
+        ("[database\n", "not TOML"),
     ],
 )
 def test_a_file_with_a_slip_is_refused_by_name(tmp_path: Path, text: str, complaint: str) -> None:
     (tmp_path / "disarray.toml").write_text(text)
     with pytest.raises(ConfigError, match=complaint):
         load(tmp_path, environment={})
+
+
+def test_all_slips_of_a_file_are_named_at_once(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text("[agent]\nspool_mb = 0\nscan_evry = 1\n[databse]\n")
+    with pytest.raises(SpecError) as refused:
+        load(tmp_path, environment={})
+    assert len(refused.value.problems) == 3
+
+
+def test_numbers_need_no_quotes_and_may_have_them(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text(
+        '[agent]\nspool_mb = 12\n[api]\nport = "81"\n[spark]\nx.cores = 4\nui = false\n'
+    )
+    config = load(tmp_path, environment={})
+    assert (config.number("agent.spool_mb"), config.number("api.port")) == (12, 81)
+    assert config.spark_settings == {"spark.x.cores": "4", "spark.ui": "false"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "complaint"),
+    [
+        ({"--port": "x"}, {}, "flag --port: api.port: expected a whole number, 0 to 65535, found 'x'"),
+        (
+            {},
+            {"DISARRAY_SPOOL_MB": "lots"},
+            "environment DISARRAY_SPOOL_MB: agent.spool_mb: expected a whole",
+        ),
+        (
+            {},
+            {"DISARRAY_KEEP_EVENTS": "1 d"},
+            "DISARRAY_KEEP_EVENTS: housekeeping.keep_events: expected a dur",
+        ),
+    ],
+)
+def test_a_slip_elsewhere_is_refused_with_its_origin(
+    tmp_path: Path, flags: dict[str, str | None], environment: dict[str, str], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load(tmp_path, flags=flags, environment=environment)
+
+
+def test_every_default_is_what_its_setting_takes(tmp_path: Path) -> None:
+    read = load(tmp_path, environment={})
+    assert {each.name: each.value for each in default_config().settings if each.name != "state.dir"} == {
+        each.name: each.value for each in read.settings if each.name != "state.dir"
+    }
 
 
 def test_what_spark_is_told_goes_through_as_spark_spells_it_and_datasets_are_no_settings(
@@ -104,7 +157,7 @@ def test_what_spark_is_told_goes_through_as_spark_spells_it_and_datasets_are_no_
 
 def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
     (tmp_path / "disarray.toml").write_bytes("# Größe\n".encode("latin-1"))
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="not UTF-8 at byte 4"):
         load(tmp_path, environment={})
 
 

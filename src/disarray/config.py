@@ -1,4 +1,4 @@
-"""What disarray was told, read once into frozen values: flag > environment > file > default."""
+"""The settings, read once into frozen values: flag > environment > file > default."""
 
 from __future__ import annotations
 
@@ -6,16 +6,26 @@ import os
 import re
 import tomllib
 from dataclasses import dataclass
+from datetime import timedelta
+from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from disarray.errors import ConfigError
+from disarray.config_options import OPTIONS, Kind
+from disarray.errors import ConfigError, SpecError
+from disarray.model.description.spec_table import MisfitError, Problems, Table, describe
+from disarray.model.duration import parse_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+    from importlib.resources.abc import Traversable
+
+    from disarray.config_options import Option
 
 FILE_NAME = "disarray.toml"
+# A description is a page; a thousand times that is a wrong file.
+MAX_FILE_BYTES = 4 << 20
 _HIDDEN = "********"
 # Settings of others, Spark's above all, are known by their names alone; a name too many does no harm.
 _SECRET_NAME = re.compile(
@@ -25,175 +35,7 @@ _SECRET_NAME = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Option:
-    """One thing that can be set, and the names it goes by: `section.key` in the file, flag, variable."""
-
-    name: str
-    flag: str
-    variable: str
-    default: str | None
-    meaning: str
-    is_path: bool = False
-
-
-# Later sections are added here; the file may hold nothing that is not listed.
-OPTIONS = (
-    Option(
-        "state.dir",
-        flag="--state-dir",
-        variable="DISARRAY_STATE_DIR",
-        default=".disarray",
-        meaning="where the embedded database, the lake, the agent's memory and Spark's log live",
-        is_path=True,
-    ),
-    Option(
-        "database.dsn",
-        flag="--dsn",
-        variable="DISARRAY_DSN",
-        default=None,
-        meaning="PostgreSQL 15 or later; without it one is embedded in the state folder",
-    ),
-    Option(
-        "broker.url",
-        flag="--broker",
-        variable="DISARRAY_BROKER",
-        default=None,
-        meaning="`amqp://user:password@host:5672/%2F`; without it agents queue straight in the database",
-    ),
-    Option(
-        "broker.prefix",
-        flag="--broker-prefix",
-        variable="DISARRAY_BROKER_PREFIX",
-        default="disarray",
-        meaning="what exchanges and queues are called; two installations on one broker differ in it",
-    ),
-    Option(
-        "agent.scan_every",
-        flag="--scan-every",
-        variable="DISARRAY_SCAN_EVERY",
-        default="1 s",
-        meaning="how often roots are listed; a listing that takes long is followed by a pause nine times as long",
-    ),
-    Option(
-        "agent.tiers",
-        flag="--tiers",
-        variable="DISARRAY_TIERS",
-        default="1 h every 0 s, 7 d every 1 min, older every 10 min",
-        meaning="how often files are looked at, by the time since they last changed; every scan sees new names",
-    ),
-    Option(
-        "agent.ignore",
-        flag="--ignore",
-        variable="DISARRAY_IGNORE",
-        default=".* ~* *~ *.tmp *.temp *.part *.partial *.crdownload *.swp Thumbs.db",
-        meaning="names of files and folders that are passed over",
-    ),
-    Option(
-        "agent.spool_mb",
-        flag="--spool-mb",
-        variable="DISARRAY_SPOOL_MB",
-        default="64",
-        meaning="how many MB of notifications wait on disk while the broker is away",
-    ),
-    Option(
-        "agent.announce_again",
-        flag="--announce-again",
-        variable="DISARRAY_ANNOUNCE_AGAIN",
-        default="1 d",
-        meaning="every file is announced again after this time, unread, in case that a message was lost",
-    ),
-    Option(
-        "agent.deep_rescan",
-        flag="--deep-rescan",
-        variable="DISARRAY_DEEP_RESCAN",
-        default="7 d",
-        meaning="every file is hashed whole again after this time",
-    ),
-    Option(
-        "lake.root",
-        flag="--lake-root",
-        variable="DISARRAY_LAKE_ROOT",
-        default=None,
-        meaning="the folder of fragments, shared by all workers and readers; without it `lake` in the state folder",
-        is_path=True,
-    ),
-    Option(
-        "api.host",
-        flag="--host",
-        variable="DISARRAY_API_HOST",
-        default="127.0.0.1",
-        meaning="where the REST server listens; elsewhere than on this machine callers need a token",
-    ),
-    Option(
-        "api.port",
-        flag="--port",
-        variable="DISARRAY_API_PORT",
-        default="8321",
-        meaning="its port; 0 takes a free one, which is printed",
-    ),
-    Option(
-        "output.zone",
-        flag="--zone",
-        variable="DISARRAY_ZONE",
-        default="UTC",
-        meaning="the IANA zone in which the command line shows instants and reads those that name none; JSON is in UTC",
-    ),
-    Option(
-        "worker.name",
-        flag="--name",
-        variable="DISARRAY_WORKER_NAME",
-        default="Worker01",
-        meaning="under which it holds subjects; of two processes of one name the later takes over",
-    ),
-    Option(
-        "worker.patterns",
-        flag="--patterns",
-        variable="DISARRAY_WORKER_PATTERNS",
-        default=None,
-        meaning="globs of the subjects it serves, with commas between; without it those it served before, or all",
-    ),
-    Option(
-        "worker.runner",
-        flag="--runner",
-        variable="DISARRAY_WORKER_RUNNER",
-        default="spark",
-        meaning="`in-process` runs the kernels in the worker itself: for tests and tiny machines, without Java",
-    ),
-    Option(
-        "worker.lease",
-        flag="--lease",
-        variable="DISARRAY_WORKER_LEASE",
-        default="5 min",
-        meaning="how long a subject stays held by a worker that says nothing",
-    ),
-    Option(
-        "worker.drain_within",
-        flag="--drain-within",
-        variable="DISARRAY_WORKER_DRAIN_WITHIN",
-        default="30 s",
-        meaning="how long a pass may take to end after SIGTERM, before it is handed back",
-    ),
-    *(
-        Option(
-            f"housekeeping.{name}",
-            flag=f"--{name.replace('_', '-')}",
-            variable=f"DISARRAY_{name.upper()}",
-            default=default,
-            meaning=meaning,
-        )
-        for name, default, meaning in (
-            ("cold_after", "1 h", "a segment that nothing changed for so long may be compacted"),
-            ("compact_fragments", "8", "it is compacted when it lies in at least so many row groups"),
-            ("compact_readings", "20000", "and when they hold fewer readings than this on average"),
-            ("vacuum_after", "1 d", "a file of the lake is deleted so long after the last need of it"),
-            ("keep_history", "90 d", "how long resolved dirty ranges and runs are kept"),
-            ("keep_commits", "30 d", "how long notices of commits are kept that every follower has done"),
-            ("keep_events", "365 d", "how long events are kept, in whole months"),
-        )
-    ),
-)
-# Tables of the file that are no settings, and one that holds whatever Spark knows.
+# A table of the file that is no setting, and one that holds whatever Spark knows.
 DATASET_TABLE = "dataset"
 SPARK_TABLE = "spark"
 
@@ -216,16 +58,14 @@ class Setting:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything disarray was told. Without a DSN it uses the embedded server of the state folder."""
+    """Every setting, and the folder of the project. Without a DSN the embedded server of the state folder is used."""
 
     settings: tuple[Setting, ...]
     project: Path = Path()
 
     @property
     def state_dir(self) -> Path:
-        value = self._setting("state.dir").value
-        assert value is not None
-        return Path(value)
+        return Path(self.text("state.dir"))
 
     @property
     def dsn(self) -> str | None:
@@ -241,23 +81,33 @@ class Config:
         assert value is not None
         return value
 
+    def number(self, name: str) -> int:
+        """The value of a setting that is a whole number."""
+        return int(self.text(name))
+
+    def length_us(self, name: str) -> int:
+        """The value of a setting that is a length of time, in microseconds."""
+        return parse_duration(self.text(name))
+
+    def length(self, name: str) -> timedelta:
+        """The same as a timedelta."""
+        return timedelta(microseconds=self.length_us(name))
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """The words of a setting, with commas or blanks between; none where it is not set."""
+        return tuple((self._setting(name).value or "").replace(",", " ").split())
+
     @property
     def lake_root(self) -> Path:
-        """Where fragments lie: beside the embedded database unless told otherwise."""
+        """Where fragments lie: beside the embedded database by default."""
         value = self._setting("lake.root").value
         return self.state_dir / "lake" if value is None else Path(value)
 
     @property
-    def worker_name(self) -> str:
-        value = self._setting("worker.name").value
-        assert value is not None
-        return value
-
-    @property
-    def worker_patterns(self) -> tuple[str, ...] | None:
-        """The globs of the subjects that the worker serves; None: those it served before, or all."""
-        value = self._setting("worker.patterns").value
-        return None if value is None else tuple(value.replace(",", " ").split())
+    def landing_root(self) -> Path:
+        """Where deliveries of sources lie: beside the embedded database by default."""
+        value = self._setting("landing.root").value
+        return self.state_dir / "landing" if value is None else Path(value)
 
     @property
     def spark_settings(self) -> dict[str, str]:
@@ -272,6 +122,10 @@ class Config:
     def dataset_file(self) -> Path:
         """The file that describes the datasets."""
         return self.project / FILE_NAME
+
+    def is_set(self, name: str) -> bool:
+        """Whether a setting has a value."""
+        return self._setting(name).value is not None
 
     def origin(self, name: str) -> str:
         """Where the value of a setting came from."""
@@ -295,63 +149,113 @@ def load(
     A relative path in the file counts from the file, any other from the project folder.
     """
     file = file or project / FILE_NAME
-    told = _read_file(file)
+    written, spark = _read_file(file)
     flags = flags or {}
     environment = os.environ if environment is None else environment
-    settings = []
-    for option in OPTIONS:
-        # An empty variable is an unset one: `DISARRAY_DSN= disarray …` switches it off for one command.
-        candidates = (
-            (flags.get(option.flag), f"flag {option.flag}"),
-            (environment.get(option.variable) or None, f"environment {option.variable}"),
-            (told.get(option.name), f"file {file}"),
-            (option.default, "default"),
-        )
-        value, origin = next((found for found in candidates if found[0] is not None), (None, "default"))
-        if value is not None and option.is_path:
-            value = str(project / Path(value).expanduser())
-        settings.append(Setting(option.name, value, origin))
-    settings += [
-        Setting(name, value, f"file {file}")
-        for name, value in told.items()
-        if name.startswith(f"{SPARK_TABLE}.")
+    settings = [
+        _setting(option, project, written.get(option.name), flags=flags, environment=environment, file=file)
+        for option in OPTIONS
     ]
-    return Config(tuple(settings), project)
+    return Config(
+        (*settings, *(Setting(name, value, f"file {file}") for name, value in spark.items())), project
+    )
 
 
-def _read_file(file: Path) -> dict[str, str]:
+def default_config() -> Config:
+    """The configuration of a project that sets nothing: for programs that are put together in Python."""
+    return Config(tuple(Setting(option.name, option.default, "default") for option in OPTIONS))
+
+
+def _setting(
+    option: Option,
+    project: Path,
+    written: str | None,
+    *,
+    flags: Mapping[str, str | None],
+    environment: Mapping[str, str],
+    file: Path,
+) -> Setting:
+    # An empty variable is an unset one: `DISARRAY_DSN= disarray …` switches it off for one command.
+    candidates = (
+        (flags.get(option.flag), f"flag {option.flag}"),
+        (environment.get(option.variable) or None, f"environment {option.variable}"),
+        (written, f"file {file}"),
+        (option.default, "default"),
+    )
+    value, origin = next((found for found in candidates if found[0] is not None), (None, "default"))
+    if value is None:
+        return Setting(option.name, None, origin)
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
+        value = option.read(value)
+    except MisfitError as misfit:
+        raise ConfigError(
+            f"{origin}: {option.name}: expected {misfit.expected}, found {value!r}. Nothing was changed."
+        ) from None
+    if option.kind is Kind.PATH:
+        value = str(project / Path(value).expanduser())
+    return Setting(option.name, value, origin)
+
+
+def read_toml(entry: Traversable, *, shown: str) -> tuple[str, dict[str, object]]:
+    """The text of a TOML file and what it says; `shown` is what errors call it."""
+    try:
+        with entry.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as problem:  # ValueError: not UTF-8, or not TOML
-        raise ConfigError(f"{file} cannot be read: {problem}. Nothing was changed.") from problem
-    told: dict[str, str] = {}
-    known = {option.name for option in OPTIONS}
-    content.pop(DATASET_TABLE, None)  # formats.loader reads these, with a grammar of their own
-    for section, table in content.items():
-        for name, value in _entries(section, table):
-            if name not in known and not name.startswith(f"{SPARK_TABLE}."):
-                raise ConfigError(
-                    f"{file}: there is no setting {name}. Nothing was changed. "
-                    f"There are: {', '.join(sorted(known))}."
-                )
-            if not isinstance(value, str):
-                raise ConfigError(f"{file}: {name} must be a text in quotes. Nothing was changed.")
-            told[name] = value
-    return told
+        raise
+    except OSError as error:
+        raise ConfigError(f"{shown} cannot be read ({error.strerror}); nothing was changed") from error
+    if len(content) > MAX_FILE_BYTES:
+        raise SpecError((f"{shown}: larger than {MAX_FILE_BYTES >> 20} MiB; this is no description",))
+    try:
+        written = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise SpecError((f"{shown}: not UTF-8 at byte {error.start}; TOML has to be",)) from error
+    return written, parse_toml(written, shown=shown)
 
 
-def _entries(section: str, table: object) -> list[tuple[str, Any]]:
-    if not isinstance(table, dict):
-        return [(section, table)]
-    # `driver.memory = "4g"` is a table in a table to TOML, and one name to Spark.
-    is_deep = section.partition(".")[0] == SPARK_TABLE
-    return [
-        entry
-        for key, value in table.items()
-        for entry in (_entries(f"{section}.{key}", value) if is_deep else [(f"{section}.{key}", value)])
-    ]
+def parse_toml(written: str, *, shown: str) -> dict[str, object]:
+    """What a text says as TOML."""
+    try:
+        return tomllib.loads(written)
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise SpecError((f"{shown}: not TOML: {error}",)) from error
+
+
+def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:
+    """The settings of a file by name, and those of Spark; every fault of the file is named at once."""
+    try:
+        _, content = read_toml(file, shown=str(file))
+    except FileNotFoundError:
+        return {}, {}
+    problems = Problems(str(file))
+    root = Table(content, path="", kind="file", problems=problems)
+    root.optional(DATASET_TABLE, lambda value: value, None)  # formats.loader reads these
+    written: dict[str, str] = {}
+    for section, options in groupby(OPTIONS, key=lambda option: option.section):
+        table = root.table(section, section)
+        for option in options:
+            value = table.optional(option.key, option.read, None)
+            if value is not None:
+                written[option.name] = value
+        table.close()
+    spark = dict(_spark_settings(root.table(SPARK_TABLE, SPARK_TABLE)))
+    root.close()
+    problems.raise_if_any()
+    return written, spark
+
+
+def _spark_settings(table: Table) -> Iterator[tuple[str, str]]:
+    """Names as Spark spells them: `driver.memory = "4g"` is a table in a table to TOML, and one name to Spark."""
+    for key, value in table.values.items():
+        if isinstance(value, dict):
+            yield from _spark_settings(table.table(key, f"{table.path}.{key}"))
+        elif isinstance(value, bool):
+            yield table.path_of(key), str(value).lower()
+        elif isinstance(value, str | int | float):
+            yield table.path_of(key), str(value)
+        else:
+            table.refuse(key, f"expected a text, a number, true or false, found {describe(value)}")
 
 
 def redact(dsn: str) -> str:

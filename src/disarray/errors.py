@@ -68,6 +68,10 @@ class UnknownFileError(ControlError):
     """No file of this uri was ever announced."""
 
 
+class NoEventsTakenError(ControlError):
+    """The dataset is not known, or takes no events. Nothing was stored."""
+
+
 class CommitsDroppedError(ControlError):
     """Commits that were asked for are no longer kept; what a follower has is to be loaded anew."""
 
@@ -206,6 +210,18 @@ class FragmentWriteError(DisarrayError):
         )
 
 
+class LandingWriteError(DisarrayError):
+    """A delivery could not be written. Nothing was taken from the source; free space or mend the folder, then retry."""
+
+    @classmethod
+    def at(cls, path: str | PathLike[str], error: OSError) -> Self:
+        """The landing folder takes nothing at this path."""
+        return cls(
+            f"the landing folder cannot be written: {fspath(path)}: {error.strerror or error}. Nothing was taken from "
+            "the source, which goes on from where it was. Free space or mend the folder; it is tried again by itself"
+        )
+
+
 class FragmentReadError(DisarrayError):
     """A fragment that the catalog names cannot be read. Nothing was changed."""
 
@@ -298,6 +314,18 @@ class StateFileBusyError(DisarrayError):
 
 class StateFileUnusableError(DisarrayError):
     """The disk takes or gives nothing of the state file. What is in it stays; nothing new was noted or announced."""
+
+
+class SpoolFullError(DisarrayError):
+    """The spool of a producer has no room. What was given was not kept; what it had before is there."""
+
+
+class SpoolUnusableError(DisarrayError):
+    """The spool of a producer cannot be read or written. What was kept in it before is not touched."""
+
+
+class EventsNotTakenError(DisarrayError):
+    """A server did not take events. They are kept in the spool and sent again."""
 
 
 class NotQuarantinedError(ControlError):

@@ -64,6 +64,11 @@ POINTS = {
     "sweep.deleted": "an orphan is deleted; others are there",
     "copy.store_changed": "the dataset has its new store; no reading was moved and none is queued to be",
     "copy.queued": "the subjects to be moved are queued; no more of them are moved",
+    "inbox.before_claim": "events wait; none is claimed",
+    "inbox.claimed": "events are claimed, and the claim is committed; nothing is written",
+    "deliver.written": "the files of a batch are on disk; the source stands where it stood, and nobody knows them",
+    "deliver.recorded": "in the transaction: the source is advanced and the files are queued; COMMIT is not sent",
+    "deliver.committed": "the batch is committed; nobody but this thread has heard of it",
     "enqueue.before": "notifications are in hand; the queue knows none of them",
     "enqueue.after": "the notifications are queued; whoever sent them has not heard of it",
     "consume.batch": "messages are in hand; none of their files is queued",
@@ -75,6 +80,8 @@ POINTS = {
     "spool.after": "files are known and their notifications spooled; nothing is sent",
     "publish.before": "notifications were taken from the spool, which keeps them; nothing is sent",
     "publish.confirmed": "the broker has confirmed a message; others are not sent, and the spool keeps all",
+    "produce.spooled": "in a program: events are on its disk; nothing is sent",
+    "produce.answered": "in a program: a server has taken events; the spool still has them",
     "publish.after": "the other side has taken the notifications; the spool still has them",
 }
 _RULE = re.compile(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.agent.agent import Agent
-from disarray.agent.settings import AgentSettings
+from disarray.agent.settings import DEFAULTS, AgentSettings
 from disarray.agent.state import StateFile
 from disarray.broker.transport import Receipt
 from disarray.errors import TransportUnavailableError
@@ -87,7 +87,7 @@ class Lab:
     """A project folder with a clock that stands still until it is moved."""
 
     folder: Path
-    settings: AgentSettings = field(default_factory=AgentSettings)
+    settings: AgentSettings = DEFAULTS
     transport: KeptTransport = field(default_factory=KeptTransport)
     now_us: int = 1_800_000_000_000_000
     agent: Agent = field(init=False)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.agent.schedule import Schedule, Tier, parse_tiers
-from disarray.agent.settings import AgentSettings, agent_settings
+from disarray.agent.settings import agent_settings
 from disarray.config import load
 from disarray.errors import ConfigError
 from disarray.model.duration import DAY, HOUR, LONGEST, MINUTE, SECOND
@@ -62,11 +62,11 @@ def test_the_pause_grows_with_the_listing(listing_us: int, has_more: bool, pause
     assert schedule.until_next_us(DAY) == pytest.approx(pause_us, abs=1)
 
 
-def test_the_defaults_of_the_configuration_are_those_of_the_agent(tmp_path: Path) -> None:
-    assert agent_settings(load(tmp_path, environment={})) == AgentSettings()
-
-
-def test_a_spool_size_that_is_no_number_is_refused(tmp_path: Path) -> None:
-    config = load(tmp_path, environment={"DISARRAY_SPOOL_MB": "lots"})
-    with pytest.raises(ConfigError, match="whole number of megabytes"):
-        agent_settings(config)
+def test_the_settings_of_an_agent_are_those_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "disarray.toml").write_text(
+        '[agent]\nspool_mb = 2\nignore = "*.bak, x*"\nscan_every = "5 s"\n'
+    )
+    settings = agent_settings(load(tmp_path, environment={}))
+    assert (settings.spool_bytes, settings.ignore) == (2_000_000, ("*.bak", "x*"))
+    assert (settings.scan_every_us, settings.deep_rescan_us) == (5 * SECOND, 7 * DAY)
+    assert settings.tiers == parse_tiers("1 h every 0 s, 7 d every 1 min, older every 10 min")

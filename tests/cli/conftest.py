@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.forked import ForkedCommand, plain_environment, run_command
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
 
 @pytest.fixture
 def command(tmp_path: Path, dsn: str) -> Callable[..., list[str]]:
-    """The command line of a call on the test's database."""
+    """What starts a command on the test's database from nothing, for tests of its streams and signals."""
 
     def build(*arguments: str, on: str = dsn) -> list[str]:
         return [sys.executable, "-m", "disarray", "--dsn", on, "--state-dir", str(tmp_path), *arguments]
@@ -31,51 +32,45 @@ def command(tmp_path: Path, dsn: str) -> Callable[..., list[str]]:
 @pytest.fixture
 def environment() -> dict[str, str]:
     """The environment of the test, less what would configure disarray."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
+    return plain_environment()
 
 
 @pytest.fixture
 def run(
-    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
+    environment: dict[str, str], tmp_path: Path, dsn: str
 ) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs a command to its end, its output piped."""
+    """Runs a command to its end on the test's database, or on another."""
 
-    def run_one(*arguments: str, timeout: int = 240, **where: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(*arguments, **where),
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+    def run_one(*arguments: str, on: str = dsn, timeout: float = 240) -> subprocess.CompletedProcess[str]:
+        where = ("--dsn", on, "--state-dir", str(tmp_path))
+        return run_command(*where, *arguments, project=tmp_path, environment=environment, timeout=timeout)
 
     return run_one
 
 
 @pytest.fixture
-def run_on_terminal(
-    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path
-) -> Callable[..., str]:
+def run_on_terminal(environment: dict[str, str], tmp_path: Path, dsn: str) -> Callable[..., str]:
     """Runs a command on a terminal of 120 columns; what it wrote there."""
 
     def run_one(*arguments: str) -> str:
         leader, follower = os.openpty()
-        with subprocess.Popen(
-            command(*arguments),
-            cwd=tmp_path,
-            env=environment | {"COLUMNS": "120", "TERM": "xterm"},
+        process = ForkedCommand(
+            *("--dsn", dsn, "--state-dir", str(tmp_path), *arguments),
+            project=tmp_path,
+            environment=environment | {"COLUMNS": "120", "TERM": "xterm"},
             stdout=follower,
-            stdin=subprocess.DEVNULL,
-        ) as process:
-            os.close(follower)
+            stderr=2,
+        )
+        os.close(follower)
+        try:
             written = b""
             # A terminal whose other side is closed answers with an error instead of an end.
             while piece := _read(leader):
                 written += piece
-            os.close(leader)
             assert process.wait(timeout=240) == 0
+        finally:
+            os.close(leader)
+            process.kill()
         return written.decode()
 
     return run_one

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -147,3 +148,18 @@ def test_without_a_broker_it_queues_in_the_database(project: Path, dsn: str) -> 
         [entry] = queue.list_queue(connection)
     assert entry.subject_key == "TOOL07"
     assert entry.source_uri == f"file://{project}/share/TOOL07/a.csv"
+
+
+def test_an_agent_tells_its_figures_where_it_is_asked_to(queue: tuple[Any, str], project: Path) -> None:
+    with start("agent", "--metrics-port", "0", project=project) as running:
+        assert running.stderr is not None
+        place = next(line for line in running.stderr if "/metrics" in line).rpartition("http://")[2].strip()
+        assert place.startswith("127.0.0.1:")
+        told = ""
+        # Until pytest's own time limit: the message goes out as soon as the broker takes it.
+        while "disarray_agent_published_total 1\n" not in told:
+            with urllib.request.urlopen(f"http://{place}", timeout=60) as response:
+                told = response.read().decode()
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=120)
+    assert running.returncode == 0

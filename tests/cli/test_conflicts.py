@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from disarray.control.files import Notification, Reason, enqueue_files
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
@@ -42,6 +44,20 @@ def test_both_values_are_listed_with_the_files_that_say_them(
     assert (found["winner"], found["loser"]) == (str(plant.inbox / "TOOL07/new.csv"), str(correction))
     assert found["examples"][0]["differences"] == {"watts": [9.0, 77.5], "good": [0, 1]}
     assert run("conflicts", "TOOL08").stdout == "No files disagree under one key.\n"
+
+
+def test_a_plan_names_the_readings_that_will_not_count(run: Run, plant: Plant) -> None:
+    first = plant.write("TOOL08/new.csv", "time,watts,good\n2026-10-01T09:00:00+00:00,9.0,0\n")
+    with plant.pool.connection() as connection:
+        known = Notification(first.as_uri(), "TOOL08", Reason.QUIET, {"dataset": "tools"})
+        enqueue_files(connection, [known])
+    plant.drain()
+    path = plant.write("TOOL08/correction.csv", "time,watts,good\n2026-10-01T09:00:00+00:00,77.5,1\n")
+    planned = run("plan", str(path)).stdout
+    assert "nothing new" in planned
+    assert "1 reading disagrees with other files, 0 of them count" in planned
+    [document] = json.loads(run("plan", str(path), "--json").stdout)["plans"]
+    assert (document["conflicts_won"], document["conflicts_lost"]) == (0, 1)
 
 
 def test_the_file_and_the_plant_say_that_they_have_conflicts(

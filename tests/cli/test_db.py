@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-import uuid
 from typing import TYPE_CHECKING
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from disarray.control.migrations import known_migrations
+from tests.forked import run_command
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterator
 
     from disarray.control.connections import Connection
+    from tests.databases import Databases
 
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -27,12 +25,10 @@ NEWEST = known_migrations()[-1]
 
 
 @pytest.fixture
-def empty_dsn(server_dsn: str) -> Iterator[str]:
-    name = f"disarray_empty_{uuid.uuid4().hex}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-        yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+def empty_dsn(databases: Databases) -> Iterator[str]:
+    name = databases.create()
+    yield databases.dsn(name)
+    databases.discard(name)
 
 
 def test_a_database_goes_from_nothing_to_the_newest_schema(run: Run, empty_dsn: str) -> None:
@@ -84,15 +80,7 @@ def test_a_look_starts_and_creates_nothing(
 ) -> None:
     project = tmp_path_factory.mktemp("project")
     for command in (["status"], ["queue", "list"], ["db", "status"]):
-        ended = subprocess.run(
-            [sys.executable, "-m", "disarray", *command],
-            cwd=project,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
+        ended = run_command(*command, project=project, environment=environment)
         assert ended.returncode == 1
         assert "Run: disarray db migrate" in ended.stderr
     assert list(project.iterdir()) == []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import dead_letters, events, files, instances, queue
+from disarray.control import claims, dead_letters, events, files, instances, queue
 
 if TYPE_CHECKING:
     import subprocess
@@ -28,8 +28,8 @@ def given_up(connection: Connection) -> Connection:
     for name, subject in (("a", "TOOL01"), ("b", "TOOL02")):
         files.enqueue_file(connection, f"file:///{name}", subject)
         [item] = queue.fetch_items(connection, holder)
-        queue.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
-        queue.release_subject(connection, subject, holder)
+        claims.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
+        claims.release_subject(connection, subject, holder)
     return connection
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.commands.ingest import sentence_of_rejects, told_rejects
+from disarray.cli.support.pass_report import rejects_document, rejects_sentence
 from tests.cli.conftest import report
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def test_rejected_lines_are_shown_with_their_file(run: Run, plant: Plant) -> Non
     [done] = plant.ingest(plant.write("TOOL07/torn.csv", "time,watts,good\n2026-10-01T11:30:00Z,much,1\n"))
     [rejects] = done.rejects
     assert (rejects.rejected, rejects.rows) == (1, 1)
-    told = sentence_of_rejects(told_rejects(rejects))
+    told = rejects_sentence(rejects_document(rejects))
     assert told.startswith("rejected: 1 of 1 row of ")
     assert "the first is line 2, bad_number in column 'watts'. See: disarray files show " in told
     shown = run("files", "show", "inbox/TOOL07/torn.csv")

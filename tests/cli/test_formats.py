@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from disarray.cli.commands.formats import formats_app
+from disarray.cli.commands.formats import app as formats_app
 from disarray.cli.support.format_trial import TRIED_BYTES
 from disarray.errors import ConfigError, DisarrayError, FormatUnknownError, SpecError
 from disarray.formats.loader import load_datasets, shipped_descriptions

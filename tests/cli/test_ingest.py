@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.commands.ingest import told_of
+from disarray.cli.support.pass_report import pass_document
 from tests.cli.conftest import IN_PROCESS, report
 from tests.worker.conftest import DATASET
 
@@ -75,7 +75,7 @@ def test_what_is_scanned_again_is_not_counted_as_untouched(run: Run, plant: Plan
     [done] = plant.ingest(path)
     [committed] = done.committed
     # Hours 9 and 11; the hours 8 and 10 are scanned again.
-    assert told_of(plant.place, committed)["readings_to_the_right"] == 240
+    assert pass_document(plant.place, committed)["readings_to_the_right"] == 240
     assert planned["readings_to_the_right"] == 240
 
 

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from disarray.cli.main import COMMANDS, make_app
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -39,7 +41,27 @@ def test_help_answers_at_once_and_imports_nothing_heavy(tmp_path: Path) -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
-    assert not {"pyspark", "psycopg", "pyarrow", "numpy", "rich", "stamina"} & set(loaded)
+    assert not {"pyspark", "psycopg", "pyarrow", "numpy", "rich"} & set(loaded)
+
+
+def test_a_call_imports_the_command_that_it_names_and_no_other() -> None:
+    code = "import sys; from disarray.cli.main import make_app; make_app(sys.argv[1:]); print(*sys.modules)"
+    call = [sys.executable, "-c", code, "--dsn", "x", "value", "TOOL07", "energy"]
+    loaded = subprocess.run(call, capture_output=True, text=True, check=True).stdout.split()
+    commands = {name for name in loaded if name.startswith(("disarray.cli.commands.", "disarray.demo"))}
+    assert commands == {"disarray.cli.commands.value"}
+
+
+@pytest.mark.parametrize(
+    "words", [[], ["--help"], ["-h", "value"], ["no-such-command"], ["--state-dir", "x"]]
+)
+def test_all_commands_are_there_where_none_is_named(words: list[str]) -> None:
+    assert len(make_app(words).registered_commands) + len(make_app(words).registered_groups) == len(COMMANDS)
+
+
+def test_a_folder_named_like_a_command_does_not_hide_the_command() -> None:
+    names = {each.name for each in make_app(["--state-dir", "value", "status"]).registered_commands}
+    assert names == {"value", "status"}
 
 
 def test_help_works_beside_a_broken_configuration(tmp_path: Path) -> None:

@@ -45,10 +45,10 @@ def test_every_item_is_listed_oldest_first(run: Run, filled: Connection) -> None
 
 def test_a_line_says_who_works_on_it_and_why_it_is_there(run: Run, filled: Connection) -> None:
     heading, first, second, _ = run("queue", "list").stdout.splitlines()
-    assert heading.split()[:4] == ["id", "subject", "status", "reason"]
-    assert first.split()[1:4] == ["TOOL01", "claimed", "file_notification"]
+    assert heading.split()[:6] == ["id", "subject", "status", "lane", "kind", "reason"]
+    assert first.split()[1:6] == ["TOOL01", "claimed", "live", "read", "file_notification"]
     assert "Worker01" in first
-    assert second.split()[1:4] == ["TOOL02", "available", "quiet"]
+    assert second.split()[1:6] == ["TOOL02", "available", "live", "read", "quiet"]
 
 
 def test_items_are_chosen_by_subject_and_status(run: Run, filled: Connection) -> None:
@@ -57,10 +57,13 @@ def test_items_are_chosen_by_subject_and_status(run: Run, filled: Connection) ->
     assert listed(run, "--subject", "TOOL01", "--status", "available") == []
 
 
-def test_a_cut_list_says_that_there_is_more(run: Run, filled: Connection) -> None:
+def test_a_cut_list_says_how_to_go_on(run: Run, filled: Connection) -> None:
     ended = run("queue", "list", "--limit", "2")
     assert len(ended.stdout.splitlines()) == 3
-    assert ended.stderr == "There are more than 2; --limit shows them.\n"
+    told, _, cursor = ended.stderr.rstrip().partition("--after ")
+    assert told == "There are more than 2. The next ones: "
+    rest = run("queue", "list", "--limit", "2", "--after", cursor)
+    assert (len(rest.stdout.splitlines()), rest.stderr) == (2, "")
     assert run("queue", "list", "--limit", "3").stderr == ""
 
 

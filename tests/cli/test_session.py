@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
 from disarray import embedded
+from tests.forked import run_command
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
 pytestmark = pytest.mark.postgres
@@ -23,14 +23,8 @@ def test_a_stopped_embedded_database_is_started_for_whoever_reads(
     project.mkdir()
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "disarray", *arguments],
-            cwd=project,
-            env=environment | {"DISARRAY_WORKER_RUNNER": "in-process"},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
+        return run_command(
+            *arguments, project=project, environment=environment | {"DISARRAY_WORKER_RUNNER": "in-process"}
         )
 
     absent = run("files", "list")

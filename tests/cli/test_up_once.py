@@ -60,6 +60,7 @@ def test_what_waits_is_told_by_every_run_until_it_is_settled(plant: Plant, run: 
             "parked": ["late.csv"],
             "failed": ["broken.csv"],
             "retrying": [],
+            "events": [],
             "queued": [],
             "rejected": ["rejected.csv"],
             "refused": ["refused.csv"],
@@ -171,8 +172,8 @@ def test_a_dataset_that_is_split_gives_its_files_away_in_the_next_run(plant: Pla
             (before["value"] * share // 3, True)
         ]
     text = run("status").stdout
-    assert "1 files that no dataset takes any more" in text
-    assert "z.csv: its 120 readings still count for tools/TOOL01" in text
+    assert "1 file that no dataset takes any more" in text
+    assert "z.csv: 120 readings of it still count for tools/TOOL01" in text
 
 
 def test_a_dataset_that_is_renamed_is_told_with_the_numbers_of_its_new_name(plant: Plant, run: Run) -> None:
@@ -181,3 +182,25 @@ def test_a_dataset_that_is_renamed_is_told_with_the_numbers_of_its_new_name(plan
     ended = run("up", "--once")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "good_total" in ended.stdout
+
+
+def test_a_subject_of_two_datasets_is_one_subject(tmp_path: Path, dsn: str, run: Run) -> None:
+    other = DATASET.replace('name = "tools"', 'name = "again"').replace(
+        'roots = ["inbox"]', 'roots = ["more"]'
+    )
+    plant = Plant(tmp_path, dsn, description=SETTINGS + DATASET + other)
+    for tool in ("TOOL01", "TOOL02"):
+        plant.write(f"{tool}/first.csv", report(10))
+        copy = tmp_path / "more" / tool / "first.csv"
+        copy.parent.mkdir(parents=True)
+        copy.write_text(report(10))
+    first = run("up", "--once").stdout
+    listed = [
+        line.split()[0] for line in first.splitlines() if line.endswith("Z") and line.startswith("TOOL")
+    ]
+    assert listed == sorted(listed)
+    assert {"TOOL01", "TOOL02"} == set(listed)
+    for folder in ("inbox", "more"):
+        (tmp_path / folder / "TOOL01" / "late.csv").write_text(report(1))
+    assert "subjects    1 changed, 1 by late data" in run("up", "--once").stdout
+    plant.pool.close()

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.cli.commands.verify import describe
-from disarray.engine.verification.recompute import VerificationReport
 from disarray.engine.verification.sources import Unproven
+from disarray.engine.verification.verification_report import VerificationReport
 from tests.plant import Plant
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue, subjects
+from disarray.control import claims, dirty_ranges, files, instances, queue, subjects
 from tests.cli.conftest import IN_PROCESS
 
 if TYPE_CHECKING:
@@ -55,12 +55,12 @@ def stale(connection: Connection) -> queue.Holder:
         files.enqueue_file(connection, f"file:///{subject}", subject)
     items = queue.fetch_items(connection, holder, queue.FetchPolicy(max_subjects=3))
     for subject in ("TOOL01", "TOOL02"):
-        subjects.mark_dirty(
+        dirty_ranges.mark_dirty(
             connection, subject, holder, range_start=start, range_end=start + timedelta(1), reason="late"
         )
-    queue.complete_items(connection, [item.queue_id for item in items], holder)
-    queue.release_subject(connection, "TOOL01", holder)
-    queue.release_subject(connection, "TOOL03", holder)
+    claims.complete_items(connection, [item.queue_id for item in items], holder)
+    claims.release_subject(connection, "TOOL01", holder)
+    claims.release_subject(connection, "TOOL03", holder)
     return holder
 
 

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from disarray.control.files import Notification, Reason, Verdict
+from disarray.control.queue import Lane
 
 if TYPE_CHECKING:
     from disarray.control.queue import Holder
@@ -41,6 +42,11 @@ class Row:
     holder: Holder | None = None
     fence: int | None = None
     reasons: set[Reason] = field(default_factory=set)
+
+    @property
+    def lane(self) -> Lane:
+        """Whether numbers wait for it."""
+        return Lane.BACKFILL if self.reason is Reason.COMPACT else Lane.LIVE
 
     @property
     def target(self) -> str:
@@ -107,16 +113,9 @@ class QueueModel:
         self.events: Counter[tuple[str, str | None]] = Counter()
         self.highest_fence = 0
 
-    def waiting(self, uri: str | None, subject: str | None = None) -> Row | None:
-        """The order of a file that waits, or, without one, that of a subject."""
-        return next(
-            (
-                row
-                for row in self.rows
-                if row.uri == uri and row.holder is None and (uri is not None or row.subject == subject)
-            ),
-            None,
-        )
+    def waiting(self, target: str) -> Row | None:
+        """The order about a target that waits."""
+        return next((row for row in self.rows if row.target == target and row.holder is None), None)
 
     def claimed_by(self, holder: Holder) -> list[Row]:
         return [row for row in self.rows if row.holder == holder]
@@ -200,7 +199,7 @@ class QueueModel:
         counted = file if file is not None and file.announced == row.version else row
         retry_count, crash_count = counted.retry_count + attempts, counted.crash_count + crashes
         is_dead = attempts > 0 and retry_count >= MAX_RETRIES
-        waiting = self.waiting(row.uri, row.subject)
+        waiting = self.waiting(row.target)
         is_same_version = waiting is not None and waiting.version == row.version
         self.events[event, row.uri] += 1
         if is_dead:
@@ -233,7 +232,7 @@ class QueueModel:
             file.crash_count = crash_count
             # Whoever asked again on purpose has a full set of attempts before them.
             file.retry_count = (
-                0 if is_dead and self.waiting(row.uri) is not None and is_same_version else retry_count
+                0 if is_dead and self.waiting(row.target) is not None and is_same_version else retry_count
             )
 
     def reap(self, only: str | None = None) -> None:
@@ -266,23 +265,24 @@ class QueueModel:
             file.has_parked_version = False
         if file.status != "blacklisted":
             settled = "parked" if file.has_parked_version else "processed"
-            file.status = "pending" if self.waiting(row.uri) else settled
+            file.status = "pending" if self.waiting(row.target) else settled
 
     def reconcile_rows_due(self) -> list[str]:
-        queued = {row.subject for row in self.rows if row.holder is None}
+        queued = {row.subject for row in self.rows if row.holder is None and row.lane is Lane.LIVE}
         return [
             subject
             for subject, ranges in self.open_ranges.items()
             if ranges and subject not in self.locks and subject not in queued
         ]
 
-    def line(self, subject: str) -> list[Row]:
-        """Claimable rows of a subject, oldest first."""
+    def line(self, subject: str, lane: Lane) -> list[Row]:
+        """Claimable rows of a subject in a lane, oldest first."""
         running = {row.target for row in self.rows if row.holder is not None}
         ready = (
             row
             for row in self.rows
             if row.subject == subject
+            and row.lane is lane
             and row.holder is None
             and row.available_at <= self.now
             and row.target not in running

@@ -77,8 +77,9 @@ select 'a wake-up is lost', subject_key
 from disarray.ingest_queue as item
 left join disarray.subject using (subject_key)
 where item.status = 'available'
-group by subject_key, subject.next_turn_at
-having subject.next_turn_at is null or subject.next_turn_at > greatest(min(item.available_at), disarray.clock())
+group by subject_key, item.lane, subject.live_turn_at, subject.backfill_turn_at
+having coalesce(case item.lane when 'live' then subject.live_turn_at else subject.backfill_turn_at end, 'infinity')
+    > greatest(min(item.available_at), disarray.clock())
 union all
 select 'a claim is without its lock', item.source_uri
 from disarray.ingest_queue as item

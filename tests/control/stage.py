@@ -8,7 +8,7 @@ from datetime import timedelta
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Self
 
-from disarray.control import connections, files, instances, queue, subjects
+from disarray.control import claims, connections, files, instances, queue
 from disarray.control.queue import FetchPolicy, Holder, QueueItem
 from disarray.errors import LeaseLostError
 from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, empty_tables
@@ -61,33 +61,33 @@ class Actor:
 
     def renew(self) -> list[str]:
         keys = sorted({item.subject_key for item in self.items})
-        return queue.renew_subjects(self.connection, keys, self.life(), lease_seconds=LEASE_SECONDS)
+        return claims.renew_subjects(self.connection, keys, self.life(), lease_seconds=LEASE_SECONDS)
 
     def complete(self) -> None:
         ids = [item.queue_id for item in self.items]
-        queue.complete_items(self.connection, ids, self.life())
+        claims.complete_items(self.connection, ids, self.life())
         self.items.clear()
 
     def fail(self) -> None:
         for item in self.items:
-            queue.fail_item(
+            claims.fail_item(
                 self.connection, item.queue_id, self.life(), error_message="unreadable", retry_delay_seconds=0
             )
         self.items.clear()
 
     def fail_all(self) -> None:
         """All in one call, in whatever order they come."""
-        failures = [queue.Failure(item.queue_id, "unreadable") for item in reversed(self.items)]
-        queue.fail_items(self.connection, failures, self.life(), retry_delay_seconds=0)
+        failures = [claims.Failure(item.queue_id, "unreadable") for item in reversed(self.items)]
+        claims.fail_items(self.connection, failures, self.life(), retry_delay_seconds=0)
         self.items.clear()
 
     def release(self) -> None:
         for key in sorted({item.subject_key for item in self.items}):
-            queue.release_subject(self.connection, key, self.life())
+            claims.release_subject(self.connection, key, self.life())
         self.items.clear()
 
     def forget(self) -> None:
-        queue.return_unknown_claims(self.connection, [], self.life())
+        claims.return_unknown_claims(self.connection, [], self.life())
         self.items.clear()
 
     def begin(self) -> None:
@@ -100,7 +100,7 @@ class Actor:
         """Open a commit: lock the subject's row first, as every commit does."""
         self.begin()
         for item in self.items:
-            subjects.assert_subject_held(self.connection, item.subject_key, self.life(), fence=item.fence)
+            claims.assert_subject_held(self.connection, item.subject_key, self.life(), fence=item.fence)
 
     def believes_to_hold(self, subject_key: str) -> list[tuple[Holder, int]]:
         return [(self.life(), item.fence) for item in self.items if item.subject_key == subject_key]
@@ -169,7 +169,7 @@ class Stage:
         holding = set()
         for holder, fence in believed:
             try:
-                subjects.assert_subject_held(self.watcher, subject_key, holder, fence=fence)
+                claims.assert_subject_held(self.watcher, subject_key, holder, fence=fence)
                 holding.add((holder, fence))
             except LeaseLostError:
                 pass

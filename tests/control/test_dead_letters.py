@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import dead_letters, events, files, instances, queue, status
+from disarray.control import blacklist, claims, dead_letters, events, files, instances, queue, status
+from disarray.control.claims import Failure
 from disarray.control.files import Notification, Reason, Verdict
-from disarray.control.queue import Failure
 from disarray.errors import InvalidRequestError, NotDeadLetterError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def give_up(
     announced = [Notification(uri, "TOOL01", reason, {"content_hash": "v1"}) for uri in uris]
     files.enqueue_files(connection, announced)
     items = queue.fetch_items(connection, holder)
-    queue.fail_items(
+    claims.fail_items(
         connection, [Failure(item.queue_id, "no header", is_permanent=True) for item in items], holder
     )
 
@@ -70,7 +70,7 @@ def test_a_retry_asks_for_the_same_with_a_full_set_of_attempts(
     assert listed(connection) == []
     items = queue.fetch_items(connection, holder)
     assert {(item.reason, item.retry_count, item.content_hash) for item in items} == {("quiet", 0, "v1")}
-    queue.fail_items(connection, [Failure(item.queue_id, "still away") for item in items], holder)
+    claims.fail_items(connection, [Failure(item.queue_id, "still away") for item in items], holder)
     assert listed(connection) == []
     [asked, *_] = [
         event
@@ -90,10 +90,10 @@ def test_a_removal_that_was_given_up_is_a_dead_letter_and_its_retry_removes(
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     [item] = queue.fetch_items(connection, holder)
-    queue.complete_item(connection, item.queue_id, holder)
-    files.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="ada")
+    claims.complete_item(connection, item.queue_id, holder)
+    blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="ada")
     [removal] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, removal.queue_id, holder, error_message="gone", is_permanent=True)
+    claims.fail_item(connection, removal.queue_id, holder, error_message="gone", is_permanent=True)
     assert [dead.reason for dead in dead_letters.list_dead_letters(connection)] == ["remove"]
     dead_letters.retry_dead_letters(connection, ["file:///a"], **DECISION)
     [again] = queue.fetch_items(connection, holder)
@@ -113,7 +113,7 @@ def test_a_discarded_one_stays_away_until_its_content_changes(
     assert [file.status for file in files.list_files(connection)] == ["failed"]
     assert announce(connection, "v2", reason) is Verdict.ENQUEUED
     [item] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
+    claims.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
     assert listed(connection) == ["file:///a"]
 
 
@@ -125,7 +125,7 @@ def test_a_request_by_name_revives_a_discarded_one(connection: Connection, holde
 
 def test_blacklisting_a_dead_letter_takes_it_off_the_list(connection: Connection, holder: Holder) -> None:
     give_up(connection, holder, "file:///a")
-    files.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="ada")
+    blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="ada")
     assert listed(connection) == []
 
 

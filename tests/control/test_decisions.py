@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from disarray.control import events, files, instances, quarantine, queue
+from disarray.control import blacklist, claims, events, files, instances, quarantine, queue
 from disarray.control.files import Notification, Reason
 from disarray.errors import AccessDeniedError, ControlError, InvalidRequestError, StalePlanError
 from disarray.model.notification import RESERVED_KEYS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-ROLES = ("disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+ROLES = ("disarray_agent", "disarray_producer", "disarray_worker", "disarray_operator", "disarray_reader")
 ANNOUNCING = {"disarray_agent", "disarray_worker", "disarray_operator"}
 ANNOUNCEMENTS = {Reason.FILE_NOTIFICATION, Reason.QUIET}
 CELL = "file:///lab/cell.csv"
@@ -83,8 +83,8 @@ def test_one_reserved_key_in_a_batch_refuses_it_and_the_others_come_again(
 
 
 DECISIONS: dict[str, Callable[[Connection], object]] = {
-    "blacklist_file": lambda session: files.blacklist_file(session, CELL, "CELL1", reason="x", by="eve"),
-    "allow_file": lambda session: files.allow_file(session, CELL, reason="x", by="eve"),
+    "blacklist_file": lambda session: blacklist.blacklist_file(session, CELL, "CELL1", reason="x", by="eve"),
+    "allow_file": lambda session: blacklist.allow_file(session, CELL, reason="x", by="eve"),
     "reingest_file": lambda session: files.reingest_file(session, CELL, reason="x", by="eve"),
     "release_file": lambda session: quarantine.release_file(session, CELL, reason="x", by="eve"),
     "reject_file": lambda session: quarantine.reject_file(session, CELL, reason="x", by="eve"),
@@ -133,8 +133,8 @@ def test_a_worker_carries_decisions_out_and_makes_none(
     ):
         with pytest.raises(StalePlanError, match="nobody who may"):
             asked(connection, document, item.queue_id)
-    files.blacklist_file(connection, CELL, "CELL1", reason="x", by="eve")
-    queue.complete_item(worker, item.queue_id, holder)
+    blacklist.blacklist_file(connection, CELL, "CELL1", reason="x", by="eve")
+    claims.complete_item(worker, item.queue_id, holder)
     [removal] = queue.fetch_items(worker, holder)
     asked(connection, f'{{"removed": ["{CELL}"]}}', removal.queue_id)
 
@@ -187,7 +187,7 @@ def test_a_blacklisted_file_stays_so_under_its_other_name(
 ) -> None:
     first, second = (path, file_uri(path)) if is_path_first else (file_uri(path), path)
     files.enqueue_file(connection, first, "CELL1")
-    files.blacklist_file(connection, first, "CELL1", reason="a loose cable", by="ada")
+    blacklist.blacklist_file(connection, first, "CELL1", reason="a loose cable", by="ada")
     agent = connect_as("disarray_agent")
     [answer] = files.enqueue_files(
         agent, [Notification(second, "CELL1", metadata={"content_hash": "v2", "dataset": "cells"})]
@@ -195,7 +195,7 @@ def test_a_blacklisted_file_stays_so_under_its_other_name(
     assert (answer.source_uri, answer.queue_id) == (first, None)
     assert [each.source_uri for each in files.list_files(connection)] == [first]
     with pytest.raises(InvalidRequestError, match=r"is known as .*Nothing was changed"):
-        files.blacklist_file(connection, second, "CELL1", reason="a loose cable", by="ada")
+        blacklist.blacklist_file(connection, second, "CELL1", reason="a loose cable", by="ada")
 
 
 def test_a_file_under_both_of_its_names_in_one_batch_is_one_file(connection: Connection) -> None:

@@ -1,4 +1,4 @@
-"""Nobody starves: not a subject behind a busy one, not a suspect behind files that harm nobody."""
+"""Nobody starves: no subject behind a busy one, no suspect behind files that harm nobody, no lane behind the other."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import files
+from disarray.control import files, housekeeping
 from disarray.control.files import Notification
-from disarray.control.queue import FetchPolicy
+from disarray.control.queue import FetchPolicy, Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,6 +40,16 @@ class Flow:
         ]
         files.enqueue_files(self.stage.watcher, notifications)
         self.tick += 1
+        self.stage.advance(timedelta(milliseconds=100))
+
+    def feed_backfill(self, subjects: list[str]) -> None:
+        """A compaction of each subject; those that were never seen are made known."""
+        self.stage.watcher.execute(
+            "insert into disarray.subject (subject_key, first_seen_at, has_numbers)"
+            " select unnest(%s::text[]), now(), true on conflict do nothing",
+            (subjects,),
+        )
+        housekeeping.queue_compaction(self.stage.watcher, subjects)
         self.stage.advance(timedelta(milliseconds=100))
 
     def served(self, worker: Actor, policy: FetchPolicy, *, keeps_running: bool = False) -> set[str]:
@@ -198,3 +208,72 @@ def test_a_newcomer_is_not_kept_waiting_by_those_that_have_numbers(stage: Stage)
     flow.feed(["NEW"])
     served = [subject for _ in range(4) for subject in flow.served(worker, FetchPolicy(give_way_batches=1))]
     assert "NEW" in served[:2]
+
+
+def test_a_live_file_is_never_behind_a_thousand_backfill_orders(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    flow.feed_backfill([f"OLD{number}" for number in range(1000)])
+    for number in range(10):
+        flow.feed([f"LIVE{number}"])
+        served = [flow.served(worker, FetchPolicy()) for _ in range(2)]
+        assert {f"LIVE{number}"} in served
+
+
+def test_a_live_file_is_not_behind_the_backfill_orders_of_its_own_subject(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    stage.watcher.execute(
+        """
+        insert into disarray.ingest_queue (kind, lane, subject_key, dataset, reason, enqueued_at, available_at)
+        select 'copy', 'backfill', 'TOOL01', 'dataset' || number, 'copy', disarray.clock(), disarray.clock()
+        from generate_series(1, 1000) as number
+        """
+    )
+    flow.feed_backfill(["TOOL01"])
+    assert {item.lane for item in worker.claim()} == {Lane.BACKFILL}
+    flow.feed(["TOOL01"])
+    lanes = [{item.lane for item in worker.claim()} for _ in range(2)]
+    assert {Lane.LIVE} in lanes
+
+
+@pytest.mark.parametrize("keeps_running", [False, True], ids=["batch by batch", "always busy"])
+@pytest.mark.parametrize(("live_count", "max_subjects"), [(1, 1), (5, 1), (5, 3)])
+def test_one_turn_in_five_is_of_the_backfill_lane_while_both_have_something(
+    stage: Stage, live_count: int, max_subjects: int, keeps_running: bool
+) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    live = [f"LIVE{number}" for number in range(live_count)]
+    policy = FetchPolicy(limit=12, max_subjects=max_subjects, give_way_batches=3)
+    flow.feed_backfill([*live, *(f"OLD{number}" for number in range(100))])
+    turns: Counter[Lane] = Counter()
+    compacted: list[str] = []
+    for _ in range(60):
+        flow.feed(live, files_each=3)
+        flow.served(worker, policy, keeps_running=keeps_running)
+        lanes = {item.subject_key: item.lane for item in worker.items}
+        turns.update(lanes.values())
+        compacted += [subject for subject, lane in lanes.items() if lane is Lane.BACKFILL]
+    assert abs(turns[Lane.BACKFILL] - turns.total() / 5) <= 1
+    # Each in its turn, those under load like the others.
+    assert len(set(compacted)) == len(compacted)
+    assert set(live) <= set(compacted)
+
+
+def test_without_live_work_every_turn_is_of_the_backfill_lane(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    flow.feed_backfill([f"OLD{number}" for number in range(8)])
+    assert [len(flow.served(worker, FetchPolicy(max_subjects=4))) for _ in range(3)] == [4, 4, 0]
+
+
+def test_a_subject_that_gave_its_turn_to_the_backfill_lane_is_free_for_others(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=2)
+    [worker, other] = flow.workers
+    flow.feed_backfill(["OLD"])
+    for _ in range(5):
+        flow.feed(["BUSY"], files_each=2)
+        served = flow.served(worker, FetchPolicy())
+    assert served == {"OLD"}
+    assert flow.served(other, FetchPolicy()) == {"BUSY"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import commits, figures, files, instances, queue
+from disarray.control import claims, commits, figures, files, instances, queue
 from disarray.control.commits import CommitFigures, SubjectCommit
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def commit(connection: Connection, counted: CommitFigures, *, instance_name: str
         ),
         holder,
     )
-    queue.release_subject(connection, "TOOL01", holder)
+    claims.release_subject(connection, "TOOL01", holder)
 
 
 def classes(connection: Connection, since: datetime | None = None) -> list[int]:

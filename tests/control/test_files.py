@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue
+from disarray.control import blacklist, claims, files, instances, queue
 from disarray.control.files import Notification, Reason, Verdict
 from disarray.errors import NotBlacklistedError
 
@@ -36,7 +36,7 @@ def notify(
 
 def process(connection: Connection, holder: Holder, *, outcome: str = "processed") -> QueueItem:
     [item] = queue.fetch_items(connection, holder)
-    queue.complete_item(connection, item.queue_id, holder, metadata={"outcome": outcome})
+    claims.complete_item(connection, item.queue_id, holder, metadata={"outcome": outcome})
     return item
 
 
@@ -122,7 +122,7 @@ def test_a_failed_file_is_not_retried_by_a_rescan_but_by_new_content_or_on_purpo
 ) -> None:
     notify(connection, "v1")
     [item] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
+    claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
     assert (record(connection).status, record(connection).last_error) == ("failed", "unreadable")
     assert notify(connection, "v1") is Verdict.UNCHANGED
     assert record(connection).status == "failed"
@@ -141,14 +141,14 @@ def test_a_parked_file_waits_for_an_operator(connection: Connection, holder: Hol
 def test_a_blacklisted_file_is_refused_until_it_is_allowed(connection: Connection, holder: Holder) -> None:
     notify(connection, "v1")
     process(connection, holder)
-    removal = files.blacklist_file(connection, URI, "TOOL01", reason="wrong probe", by="alice")
+    removal = blacklist.blacklist_file(connection, URI, "TOOL01", reason="wrong probe", by="alice")
     assert [(entry.queue_id, entry.reason) for entry in queue.list_queue(connection)] == [(removal, "remove")]
     assert notify(connection, "v2") is Verdict.REFUSED_BLACKLISTED
     process(connection, holder)
     assert record(connection).status == "blacklisted"
     assert notify(connection, "v2", reason=Reason.REINGEST) is Verdict.REFUSED_BLACKLISTED
 
-    allowed = files.allow_file(connection, URI, reason="probe was right", by="bob")
+    allowed = blacklist.allow_file(connection, URI, reason="probe was right", by="bob")
     assert [(entry.queue_id, entry.reason) for entry in queue.list_queue(connection)] == [(allowed, "allow")]
     process(connection, holder)
     assert record(connection).status == "processed"
@@ -156,14 +156,14 @@ def test_a_blacklisted_file_is_refused_until_it_is_allowed(connection: Connectio
 
 
 def test_a_file_can_be_blacklisted_before_anybody_saw_it(connection: Connection) -> None:
-    assert files.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice") is None
+    assert blacklist.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice") is None
     assert notify(connection, "v1") is Verdict.REFUSED_BLACKLISTED
     assert queue.list_queue(connection) == []
 
 
 def test_blacklisting_a_file_that_waits_takes_it_out_of_the_queue(connection: Connection) -> None:
     notify(connection, "v1")
-    assert files.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice") is None
+    assert blacklist.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice") is None
     assert queue.list_queue(connection) == []
     assert record(connection).status == "blacklisted"
 
@@ -173,8 +173,8 @@ def test_blacklisting_a_file_that_is_being_processed_removes_it_afterwards(
 ) -> None:
     notify(connection, "v1")
     [item] = queue.fetch_items(connection, holder)
-    removal = files.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice")
-    queue.complete_item(connection, item.queue_id, holder)
+    removal = blacklist.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice")
+    claims.complete_item(connection, item.queue_id, holder)
     assert record(connection).status == "blacklisted"
     assert [later.queue_id for later in queue.fetch_items(connection, holder)] == [removal]
 
@@ -182,15 +182,15 @@ def test_blacklisting_a_file_that_is_being_processed_removes_it_afterwards(
 def test_allowing_a_removal_that_still_waits_turns_it_round(connection: Connection, holder: Holder) -> None:
     notify(connection, "v1")
     process(connection, holder)
-    files.blacklist_file(connection, URI, "TOOL01", reason="wrong probe", by="alice")
-    files.allow_file(connection, URI, reason="probe was right", by="alice")
+    blacklist.blacklist_file(connection, URI, "TOOL01", reason="wrong probe", by="alice")
+    blacklist.allow_file(connection, URI, reason="probe was right", by="alice")
     assert [entry.reason for entry in queue.list_queue(connection)] == ["allow"]
 
 
 def test_allowing_what_is_not_blacklisted_is_refused(connection: Connection) -> None:
     notify(connection, "v1")
     with pytest.raises(NotBlacklistedError, match="Nothing was changed"):
-        files.allow_file(connection, URI, reason="no reason", by="alice")
+        blacklist.allow_file(connection, URI, reason="no reason", by="alice")
     assert event_types(connection) == ["enqueued"]
 
 
@@ -221,7 +221,7 @@ def test_an_empty_batch_is_no_work(connection: Connection) -> None:
 def test_files_are_listed_by_status_and_subject(connection: Connection, holder: Holder) -> None:
     files.enqueue_files(connection, [Notification(f"file:///{name}", name) for name in ("x", "y", "z")])
     [item] = queue.fetch_items(connection, holder)
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     assert [found.subject_key for found in files.list_files(connection, status="processed")] == ["x"]
     assert [found.subject_key for found in files.list_files(connection, subject_key="y")] == ["y"]
     assert len(files.list_files(connection, limit=2)) == 2

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import events, files, instances, queue, status
+from disarray.control import blacklist, claims, events, files, instances, queue, status
 from disarray.control.files import Notification
 from disarray.control.instances import InstanceState
 from disarray.errors import InvalidRequestError, StaleIncarnationError, UnknownInstanceError
@@ -130,7 +130,7 @@ def test_a_subject_that_matches_nobody_is_reported_and_waits(connection: Connect
 def test_a_subject_whose_only_item_was_taken_away_is_no_longer_reported(connection: Connection) -> None:
     files.enqueue_file(connection, "file:///a", "LOST")
     assert status.queue_status(connection)["unserved_subjects"] == ["LOST"]
-    files.blacklist_file(connection, "file:///a", "LOST", reason="broken", by="alice")
+    blacklist.blacklist_file(connection, "file:///a", "LOST", reason="broken", by="alice")
     assert status.queue_status(connection)["unserved_subjects"] == []
 
 
@@ -147,8 +147,8 @@ def test_a_former_life_can_claim_and_renew_nothing(connection: Connection) -> No
     instances.register_instance(connection, "Worker01")
     attempts: list[Callable[[], object]] = [
         lambda: queue.fetch_items(connection, former),
-        lambda: queue.renew_subjects(connection, ["TOOL01"], former, lease_seconds=60),
-        lambda: queue.return_unknown_claims(connection, [], former),
+        lambda: claims.renew_subjects(connection, ["TOOL01"], former, lease_seconds=60),
+        lambda: claims.return_unknown_claims(connection, [], former),
     ]
     for attempt in attempts:
         with pytest.raises(StaleIncarnationError, match="Stop this process"):
@@ -181,12 +181,12 @@ def test_a_draining_instance_finishes_what_it_holds_and_its_next_life_claims_aga
     [item] = queue.fetch_items(connection, holder, queue.FetchPolicy(limit=1))
     instances.drain_instance(connection, "Worker01", **DECISION)
     assert served_by(connection, holder) == set()
-    assert queue.renew_subjects(connection, [item.subject_key], holder, lease_seconds=60) == [
+    assert claims.renew_subjects(connection, [item.subject_key], holder, lease_seconds=60) == [
         item.subject_key
     ]
     [known] = instances.list_instances(connection)
     assert (known.state, known.claimed_items) == (InstanceState.DRAINING, 1)
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     assert served_by(connection, holder) == set()
     # Nothing of it runs any more: the subject is free for others at once, not when the lease ends.
     assert [known.held_subjects for known in instances.list_instances(connection)] == [0]
@@ -202,7 +202,7 @@ def test_others_serve_what_a_paused_instance_leaves(connection: Connection) -> N
     instances.pause_instance(connection, "Worker01", **DECISION)
     other = instances.register_instance(connection, "Worker02")
     assert served_by(connection, other) == set()
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     assert served_by(connection, holder) == set()
     assert served_by(connection, other) == {"TOOL01"}
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import files, instances, queue
+from disarray.control import blacklist, claims, files, instances
 from disarray.control.files import Reason
 from disarray.control.queue import FetchPolicy
 from disarray.errors import LeaseLostError, StaleIncarnationError
@@ -145,7 +145,7 @@ def test_giving_several_files_back_never_deadlocks_with_notifications(
     stage.enqueue("file:///a", "file:///b")
     worker, operator = stage.actor("Worker01"), stage.actor("Operator")
     assert len(worker.claim()) == 2
-    files.blacklist_file(stage.watcher, "file:///b", "TOOL01", reason="wrong cell", by="operator")
+    blacklist.blacklist_file(stage.watcher, "file:///b", "TOOL01", reason="wrong cell", by="operator")
     steps = tuple((actor, ending if step == "end" else step) for actor, step in order)
     play_open(stage, [worker, operator], steps, enqueue="file:///c", may_wait={0, 1})
 
@@ -336,7 +336,9 @@ FREE_STEPS: dict[str, Callable[[Actor], Any]] = {
     "enqueue to its subject": lambda other: files.enqueue_file(other.connection, "file:///y", "FROZEN"),
     "register": lambda other: other.start(),
     "register under its name": lambda other: other.start("Frozen"),
-    "take back unknown claims": lambda other: queue.return_unknown_claims(other.connection, [], other.life()),
+    "take back unknown claims": lambda other: claims.return_unknown_claims(
+        other.connection, [], other.life()
+    ),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import files, instances, queue, subjects
+from disarray.control import blacklist, claims, dirty_ranges, files, instances, queue
 from disarray.control.files import Notification, Reason
 from disarray.control.metadata import MAX_BYTES
 from disarray.control.translation import translate
@@ -59,7 +59,7 @@ def test_an_unusable_uri_is_refused(connection: Connection, uri: str) -> None:
     with pytest.raises(InvalidRequestError, match="Nothing was stored"):
         files.enqueue_file(connection, uri, "TOOL01")
     with pytest.raises(InvalidRequestError, match="Nothing was stored"):
-        files.blacklist_file(connection, uri, "TOOL01", reason="broken", by="alice")
+        blacklist.blacklist_file(connection, uri, "TOOL01", reason="broken", by="alice")
     assert stored_rows(connection) == 0
 
 
@@ -123,7 +123,7 @@ def test_uris_that_name_work_on_a_whole_subject_cannot_be_announced_or_blacklist
     with pytest.raises(InvalidRequestError, match="subject:"):
         files.enqueue_file(connection, "subject:reconcile:TOOL01", "TOOL01")
     with pytest.raises(InvalidRequestError, match="subject:"):
-        files.blacklist_file(connection, "subject:reconcile:TOOL01", "TOOL01", reason="no", by="alice")
+        blacklist.blacklist_file(connection, "subject:reconcile:TOOL01", "TOOL01", reason="no", by="alice")
     assert stored_rows(connection) == 0
 
 
@@ -250,7 +250,7 @@ def test_one_uri_many_times_in_a_batch_never_grows_metadata_past_its_cap(connect
 def test_a_blacklist_entry_has_limits_too(connection: Connection) -> None:
     for reason, by in (("x" * 5000, "alice"), ("broken", "x" * 200), ("broken", "al\nice"), (" ", "alice")):
         with pytest.raises(InvalidRequestError, match="Nothing was"):
-            files.blacklist_file(connection, "file:///a", "TOOL01", reason=reason, by=by)
+            blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason=reason, by=by)
     assert stored_rows(connection) == 0
 
 
@@ -311,7 +311,7 @@ def test_an_empty_dirty_range_is_refused(connection: Connection) -> None:
     now = datetime.now(UTC)
     for range_end in (now, now - timedelta(seconds=1)):
         with pytest.raises(InvalidRequestError, match="Nothing was stored"):
-            subjects.mark_dirty(
+            dirty_ranges.mark_dirty(
                 connection, "TOOL01", holder, range_start=now, range_end=range_end, reason="late"
             )
 
@@ -321,7 +321,7 @@ def test_whatever_an_error_says_the_item_goes_back(connection: Connection, messa
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
     [item] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, item.queue_id, holder, error_message=message)
+    claims.fail_item(connection, item.queue_id, holder, error_message=message)
     [record] = files.list_files(connection)
     assert (record.status, record.retry_count) == ("pending", 1)
     assert record.last_error is not None
@@ -357,12 +357,12 @@ def _one_life_of(connection: Connection, uri: str, subject: str, name: str) -> N
     holder = instances.register_instance(connection, name, subject_patterns=[f"{subject}", "nobody"])
     [item] = queue.fetch_items(connection, holder)
     assert (item.source_uri, item.subject_key, item.metadata) == (uri, subject, {name: subject})
-    assert queue.renew_subjects(connection, [subject], holder, lease_seconds=60) == [subject]
-    queue.fail_item(connection, item.queue_id, holder, error_message=name, retry_delay_seconds=0)
+    assert claims.renew_subjects(connection, [subject], holder, lease_seconds=60) == [subject]
+    claims.fail_item(connection, item.queue_id, holder, error_message=name, retry_delay_seconds=0)
     [again] = queue.fetch_items(connection, holder)
-    queue.complete_item(connection, again.queue_id, holder, metadata={name: name})
-    assert files.blacklist_file(connection, uri, subject, reason=name + ".", by="x" + name) is not None
-    assert files.allow_file(connection, uri, reason=name + ".", by="x" + name) is not None
+    claims.complete_item(connection, again.queue_id, holder, metadata={name: name})
+    assert blacklist.blacklist_file(connection, uri, subject, reason=name + ".", by="x" + name) is not None
+    assert blacklist.allow_file(connection, uri, reason=name + ".", by="x" + name) is not None
     assert [entry.source_uri for entry in queue.list_queue(connection, subject_key=subject)] == [uri]
     [record] = files.list_files(connection, subject_key=subject)
     assert (record.source_uri, record.last_error) == (uri, None)

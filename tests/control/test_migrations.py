@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import threading
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, LiteralString
 
-import psycopg
 import pytest
 from psycopg import sql
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from disarray.control.connections import Connection
+    from tests.databases import Databases
 
 pytestmark = pytest.mark.postgres
 
@@ -36,13 +35,11 @@ def later(statement: str, *, is_breaking: bool = False, version: int = NEWEST + 
 
 
 @pytest.fixture
-def empty_dsn(server_dsn: str) -> Iterator[str]:
+def empty_dsn(databases: Databases) -> Iterator[str]:
     """The DSN of a database in which nothing was ever done."""
-    name = f"disarray_empty_{uuid.uuid4().hex}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("create database {} template template0").format(sql.Identifier(name)))
-        yield psycopg.conninfo.make_conninfo(server_dsn, dbname=name)
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    name = databases.create()
+    yield databases.dsn(name)
+    databases.discard(name)
 
 
 @pytest.fixture
@@ -194,7 +191,14 @@ def test_every_role_can_tell_whether_it_can_work_with_the_schema(
     assert schema_version(session) == NEWEST
 
 
-OWN_ROLES = ("disarray_owner", "disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+OWN_ROLES = (
+    "disarray_owner",
+    "disarray_agent",
+    "disarray_producer",
+    "disarray_worker",
+    "disarray_operator",
+    "disarray_reader",
+)
 
 
 def become(connection: Connection, role: str) -> None:

@@ -6,12 +6,13 @@ The plans are those of the statements inside the functions as they really ran: a
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import instances, queue
+from disarray.control import claims, instances, queue
 from disarray.control.queue import FetchPolicy
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ def execute_explained(connection: Connection, statement: str) -> Execution:
 def fill_queue(connection: Connection, *, subjects: int, items_each: int) -> None:
     connection.execute(
         """
-        insert into disarray.subject (subject_key, next_turn_at, first_seen_at)
+        insert into disarray.subject (subject_key, live_turn_at, first_seen_at)
         select 'TOOL' || number, now(), now()
         from generate_series(1, %s) as number
         """,
@@ -124,6 +125,27 @@ def fill_queue(connection: Connection, *, subjects: int, items_each: int) -> Non
         from generate_series(1, %s) as item, generate_series(1, %s) as number
         """,
         (items_each, subjects),
+    )
+
+
+def fill_backfill_lane(connection: Connection, *, subjects: int, orders_each: int) -> None:
+    connection.execute(
+        """
+        insert into disarray.subject (subject_key, backfill_turn_at, first_seen_at)
+        select 'TOOL' || number, now(), now()
+        from generate_series(1, %s) as number
+        on conflict (subject_key) do update
+        set backfill_turn_at = excluded.backfill_turn_at
+        """,
+        (subjects,),
+    )
+    connection.execute(
+        """
+        insert into disarray.ingest_queue (kind, lane, subject_key, dataset, reason, enqueued_at, available_at)
+        select 'copy', 'backfill', 'TOOL' || number, 'dataset' || part, 'copy', now(), now() - interval '2 hours'
+        from generate_series(1, %s) as part, generate_series(1, %s) as number
+        """,
+        (orders_each, subjects),
     )
 
 
@@ -163,6 +185,40 @@ def test_a_claim_reads_a_few_rows_of_a_hundred_thousand(
     assert execution.buffers < 600
 
 
+@pytest.mark.parametrize("statistics", ["fresh", "of an empty queue"])
+@pytest.mark.parametrize("subjects", [1, 100, 10_000])
+def test_a_claim_reads_a_few_rows_of_a_hundred_thousand_in_either_lane(
+    connection: Connection, connect: Callable[[], Connection], subjects: int, statistics: str
+) -> None:
+    connection.execute("analyze disarray.ingest_queue, disarray.subject")
+    fill_queue(connection, subjects=subjects, items_each=QUEUED // subjects)
+    fill_backfill_lane(connection, subjects=subjects, orders_each=QUEUED // subjects)
+    if statistics == "fresh":
+        connection.execute("analyze disarray.ingest_queue, disarray.subject")
+    holder = instances.register_instance(connection, "Worker01")
+    session = connect()
+    warm_fetch(session, holder)
+    lanes = []
+    # Whichever lane's turn it is: five in a row have one of each.
+    for _ in range(5):
+        before = claims_by_lane(connection)
+        execution = fetch_explained(session, holder)
+        lanes.append(next(iter(claims_by_lane(connection) - before)))
+        assert [scan for scan in execution.scans if scan.kind == "Seq Scan" and scan.rows_read > 10] == []
+        assert [scan for scan in execution.scans if scan.rows_read > 150] == []
+        assert execution.buffers < 600
+    assert Counter(lanes) == {"live": 4, "backfill": 1}
+
+
+def claims_by_lane(connection: Connection) -> Counter[str]:
+    return Counter(
+        lane
+        for (lane,) in connection.execute(
+            "select lane::text from disarray.ingest_queue where status = 'claimed'"
+        ).fetchall()
+    )
+
+
 def test_a_claim_costs_the_same_at_a_thousand_and_at_a_hundred_thousand_queued(
     connection: Connection, connect: Callable[[], Connection]
 ) -> None:
@@ -181,7 +237,7 @@ def work_off(connection: Connection, holder: Holder, count: int) -> None:
     for _ in range(count // 1000):
         policy = FetchPolicy(limit=1000, give_way_batches=1_000_000, give_way_seconds=1_000_000)
         items = queue.fetch_items(connection, holder, policy)
-        queue.complete_items(connection, [item.queue_id for item in items], holder)
+        claims.complete_items(connection, [item.queue_id for item in items], holder)
 
 
 def test_dead_rows_that_a_reader_keeps_from_vacuum_neither_change_the_plan_nor_outlast_the_reader(
@@ -283,6 +339,46 @@ def test_subjects_are_listed_by_steps_of_the_index(
     assert session.execute(statement.encode()).fetchone() == (20,)
     execution = execute_explained(session, statement)
     assert [scan for scan in execution.of("segment") if scan.rows_read > 150] == []
+
+
+def test_a_page_of_a_list_is_read_from_where_it_begins(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    connection.execute(
+        """
+        insert into disarray.file_info (
+            source_uri, subject_key, status, failed_at, failed_request, first_seen_at, last_seen_at
+        )
+        select 'file:///' || lpad(number::text, 6, '0'), 'S', 'failed', now(), '{}', now(), now()
+        from generate_series(1, 20000) as number
+        """
+    )
+    connection.execute(
+        """
+        insert into disarray.run (run_id, subject_key, instance_name, fence, committed_at)
+        select gen_random_uuid(), 'S', 'Worker', 1, timestamptz '2026-10-01' + number * interval '1 s'
+        from generate_series(1, 20000) as number
+        """
+    )
+    connection.execute("analyze disarray.file_info, disarray.run")
+    session = connect()
+    for table, statement in (
+        ("file_info", "select * from disarray.list_files(null, null, 100, '{file:///015000}')"),
+        (
+            "file_info",
+            "select * from disarray.list_dead_letters(null, null, null, 100, array[now()::text, 'file:///015000'])",
+        ),
+        (
+            "run",
+            """
+            select * from disarray.list_runs(
+                null, '-infinity', 100, '{2026-10-01T03:00Z,00000000-0000-0000-0000-000000000000,S}'
+            )
+            """,
+        ),
+    ):
+        execution = execute_explained(session, statement)
+        assert sum(scan.rows_read for scan in execution.of(table)) <= 150, statement
 
 
 def test_a_shift_of_bases_folds_once_also_where_no_statistics_were_ever_taken(connection: Connection) -> None:

@@ -17,239 +17,273 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-ROLES = ("disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+ROLES = ("disarray_agent", "disarray_producer", "disarray_worker", "disarray_operator", "disarray_reader")
 
 # Every function of the schema, and who may call it. Those without a caller are steps inside the others.
 MATRIX = """
-function                      agent  worker  operator  reader
-allow_file                    -      -       yes       -
-assert_subject_held           -      yes     -         -
-bind_instance                 -      -       yes       -
-blacklist_file                -      -       yes       -
-complete_item                 -      yes     -         -
-complete_items                -      yes     -         -
-drop_old_events               -      yes     yes       -
-enqueue_file                  yes    yes     yes       -
-enqueue_files                 yes    yes     yes       -
-fail_item                     -      yes     -         -
-fetch_items                   -      yes     -         -
-list_files                    -      yes     yes       yes
-list_instances                -      yes     yes       yes
-list_migrations               yes    yes     yes       yes
-function_release              yes    yes     yes       yes
-list_queue                    -      yes     yes       yes
-mark_dirty                    -      yes     -         -
-provision_event_partitions    -      yes     -         -
-queue_status                  -      yes     yes       yes
-reconcile_subject             -      yes     -         -
-register_instance             -      yes     -         -
-release_subject               -      yes     -         -
-renew_subjects                -      yes     -         -
-return_unknown_claims         -      yes     -         -
-commit_subject                -      yes     -         -
-put_rows                      -      yes     -         -
-finish_commit                 -      yes     -         -
-find_same_content             -      yes     yes       -
-hand_over_items               -      yes     -         -
-load_file_homes               -      yes     yes       -
-load_moving_files             -      yes     yes       -
-matching_rules                -      yes     yes       -
-note_matching                 -      yes     yes       -
-queue_moves                   -      yes     yes       -
-count_moving_files            -      yes     yes       yes
-list_known_files              -      yes     yes       yes
-list_unmatched_files          -      yes     yes       yes
-high_event_us                 -      yes     yes       -
-is_committed                  -      yes     -         -
-list_commits                  -      yes     yes       yes
-list_followers                -      yes     yes       yes
-follow_commits                -      yes     yes       -
-advance_follower              -      yes     yes       -
-unfollow_commits              -      yes     yes       -
-drop_commits                  -      yes     -         -
-begin_subject_commit          -      -       -         -
-end_subject_commit            -      -       -         -
-put_subject_commit            -      -       -         -
-note_shift                    -      -       -         -
-bucket_hashes                 -      -       -         -
-changed_buckets               -      -       -         -
-load_file_fragments           -      yes     yes       yes
-load_arrivals                 -      yes     yes       yes
-list_conflicts                -      yes     yes       yes
-load_withdrawn_fragments      -      yes     yes       yes
-load_lake_checksums           -      yes     yes       yes
-load_fingerprints             -      yes     yes       -
-load_segment_fragments        -      yes     yes       yes
-load_segments                 -      yes     yes       yes
-register_dataset              -      yes     yes       -
-assert_in_force               -      yes     -         -
-load_definition               -      yes     yes       yes
-definition_in_force           -      yes     yes       yes
-load_subject_versions         -      yes     yes       yes
-list_rebuilds                 -      yes     yes       yes
-count_rebuilt                 -      yes     yes       yes
-queue_rebuilds                -      yes     yes       -
-load_rebuild_files            -      yes     yes       -
-pending_rebuilds              -      -       -         -
-assert_committing             -      -       -         -
-is_rebuild_queued             -      -       -         -
-settle_version                -      -       -         -
-keep_unscanned                -      -       -         -
-end_wait                      -      -       -         -
-current_us                    -      yes     yes       yes
-list_restatements             -      yes     yes       yes
-load_bases                    -      yes     yes       yes
-load_rollup                   -      yes     yes       yes
-stale_from                    -      yes     yes       yes
-list_subjects                 -      yes     yes       yes
-list_quarantine               -      yes     yes       yes
-enter_gate                    -      -       -         -
-list_waiting                  -      yes     yes       yes
-list_file_events              -      yes     yes       yes
-describe_file                 -      yes     yes       yes
-preview_commit                -      yes     yes       -
-release_file                  -      -       yes       -
-reject_file                   -      -       yes       -
-begin_request                 -      -       yes       -
-create_token                  -      -       yes       -
-find_token                    -      -       yes       -
-keep_answer                   -      -       yes       -
-list_tokens                   -      -       yes       -
-revoke_token                  -      -       yes       -
-list_verified_subjects        -      yes     yes       yes
-load_rejected_positions       -      yes     yes       yes
-load_subject_files            -      yes     yes       yes
-load_subject_fragments        -      yes     yes       yes
-load_subject_rollup_parts     -      yes     yes       yes
-load_subject_segments         -      yes     yes       yes
-load_subject_summaries        -      yes     yes       yes
-change_store                  -      -       yes       -
-clear_rows                    -      yes     -         -
-list_copies                   -      yes     yes       yes
-name_sources                  -      yes     yes       yes
-number_sources                -      yes     -         -
-prepare_months                -      yes     -         -
-provision_readings            -      yes     yes       -
-queue_copies                  -      yes     yes       -
-store_of                      -      yes     yes       yes
-begin_housekeeping            -      yes     -         -
-end_housekeeping              -      yes     -         -
-list_cold_segments            -      yes     yes       -
-list_expired_segments         -      yes     yes       -
-load_kept_fragments           -      yes     -         -
-queue_compaction              -      yes     -         -
-compact_segments              -      yes     -         -
-seal_segments                 -      yes     -         -
-list_dead_lake_files          -      yes     yes       -
-doom_lake_files               -      yes     -         -
-forget_lake_files             -      yes     -         -
-find_unknown_lake_files       -      yes     yes       yes
-oldest_claim_age              -      yes     yes       yes
-audit_files                   -      yes     yes       yes
-audit_leases                  -      yes     yes       yes
-audit_progress                -      yes     yes       yes
-audit_limits                  -      yes     yes       yes
-audit_readings                -      yes     yes       yes
-audit_commits                 -      yes     yes       yes
-audit_origins                 -      yes     yes       yes
-load_base_chains              -      yes     yes       yes
-list_live_lake_files          -      yes     yes       yes
-forget_history                -      yes     -         -
-find_sealed_segments          -      yes     yes       -
-fail_items                    -      yes     -         -
-pause_instance                -      -       yes       -
-drain_instance                -      -       yes       -
-resume_instance               -      -       yes       -
-reingest_file                 -      -       yes       -
-retry_dead_letters            -      -       yes       -
-discard_dead_letters          -      -       yes       -
-request_reconcile             -      -       yes       -
-instance_state                -      yes     yes       yes
-list_events                   -      yes     yes       yes
-count_events                  -      yes     yes       yes
-list_runs                     -      yes     yes       yes
-list_subject_states           -      yes     yes       yes
-list_dead_letters             -      yes     yes       yes
-explain_segment               -      yes     yes       yes
-list_metric_restatements      -      yes     yes       yes
-sum_figures                   -      yes     yes       yes
-lateness_histogram            -      yes     yes       yes
-state_of                      -      -       -         -
-set_instance_state            -      -       -         -
-lock_dead_letters             -      -       -         -
-lateness_bounds               -      -       -         -
-add_figures                   -      -       -         -
-call_turn                     -      -       -         -
-begin_moves                   -      -       -         -
-end_moves                     -      -       -         -
-unresolved_from               -      -       -         -
-drop_rows                     -      -       -         -
-hold_store                    -      -       -         -
-put_readings_table            -      -       -         -
-put_running_view              -      -       -         -
-readings_columns              -      -       -         -
-readings_type                 -      -       -         -
-short_name                    -      -       -         -
-subjects_to_copy              -      -       -         -
-hold_lake_files               -      -       -         -
-changed_from_us               -      -       -         -
-changed_segments              -      -       -         -
-instant_of                    -      -       -         -
-microseconds_of               -      -       -         -
-note_restatements             -      -       -         -
-former_values                 -      -       -         -
-carried_number                -      -       -         -
-whole_series                  -      -       -         -
-restated_spans                -      -       -         -
-span_delta                    -      -       -         -
-lock_quarantined              -      -       -         -
-put_files                     -      -       -         -
-enqueue_requests              -      -       -         -
-enqueue_request               -      -       -         -
-caller                        -      -       -         -
-decision_of                   -      -       -         -
-reserved_keys                 -      -       -         -
-check_announcements           -      -       -         -
-assert_decided                -      -       -         -
-put_fragments                 -      -       -         -
-put_segments                  -      -       -         -
-check_decision                -      -       -         -
-check_file_requests           -      -       -         -
-check_instance                -      -       -         -
-check_metadata                -      -       -         -
-check_outcome                 -      -       -         -
-check_patterns                -      -       -         -
-check_subject                 -      -       -         -
-check_uri                     -      -       -         -
-claim_items                   -      -       -         -
-clock                         -      -       -         -
-hold_subject                  -      -       -         -
-items_in_line                 -      -       -         -
-judge_known_files             -      -       -         -
-leave_idle_subject            -      -       -         -
-living_incarnation            -      -       -         -
-lock_claims                   -      -       -         -
-lock_files_of                 -      -       -         -
-matches_pattern               -      -       -         -
-merge_metadata                -      -       -         -
-merged_metadata               -      -       -         -
-merged_request                -      -       -         -
-next_subject                  -      -       -         -
-other_spelling                -      -       -         -
-parse_reason                  -      -       -         -
-queue_open_ranges             -      -       -         -
-queue_reconcile               -      -       -         -
-queue_requests                -      -       -         -
-reap_subjects                 -      -       -         -
-resolve_ranges                -      -       -         -
-return_claim                  -      -       -         -
-set_turn                      -      -       -         -
-file_order_kind               -      -       -         -
-is_asked_for                  -      -       -         -
-lane_of                       -      -       -         -
-last_shown_reason             -      -       -         -
-shown_reason                  -      -       -         -
-subjects_to_stay_on           -      -       -         -
+function                      agent  producer  worker  operator  reader
+allow_file                    -      -         -       yes       -
+assert_subject_held           -      -         yes     -         -
+bind_instance                 -      -         -       yes       -
+blacklist_file                -      -         -       yes       -
+complete_item                 -      -         yes     -         -
+complete_items                -      -         yes     -         -
+drop_old_events               -      -         yes     yes       -
+enqueue_file                  yes    -         yes     yes       -
+enqueue_files                 yes    -         yes     yes       -
+fail_item                     -      -         yes     -         -
+fetch_items                   -      -         yes     -         -
+list_files                    -      -         yes     yes       yes
+list_instances                -      -         yes     yes       yes
+list_migrations               yes    -         yes     yes       yes
+function_release              yes    -         yes     yes       yes
+list_queue                    -      -         yes     yes       yes
+mark_dirty                    -      -         yes     -         -
+provision_event_partitions    -      -         yes     -         -
+queue_status                  -      -         yes     yes       yes
+reconcile_subject             -      -         yes     -         -
+register_instance             -      -         yes     -         -
+release_subject               -      -         yes     -         -
+renew_subjects                -      -         yes     -         -
+return_unknown_claims         -      -         yes     -         -
+commit_subject                -      -         yes     -         -
+put_rows                      -      -         yes     -         -
+finish_commit                 -      -         yes     -         -
+find_same_content             -      -         yes     yes       -
+hand_over_items               -      -         yes     -         -
+load_file_homes               -      -         yes     yes       -
+load_moving_files             -      -         yes     yes       -
+matching_rules                -      -         yes     yes       -
+note_matching                 -      -         yes     yes       -
+queue_moves                   -      -         yes     yes       -
+count_moving_files            -      -         yes     yes       yes
+list_known_files              -      -         yes     yes       yes
+list_unmatched_files          -      -         yes     yes       yes
+high_event_us                 -      -         yes     yes       -
+is_committed                  -      -         yes     -         -
+list_commits                  -      -         yes     yes       yes
+list_followers                -      -         yes     yes       yes
+follow_commits                -      -         yes     yes       -
+advance_follower              -      -         yes     yes       -
+unfollow_commits              -      -         yes     yes       -
+drop_commits                  -      -         yes     -         -
+begin_subject_commit          -      -         -       -         -
+end_subject_commit            -      -         -       -         -
+put_subject_commit            -      -         -       -         -
+note_shift                    -      -         -       -         -
+bucket_hashes                 -      -         -       -         -
+changed_buckets               -      -         -       -         -
+load_file_fragments           -      -         yes     yes       yes
+load_arrivals                 -      -         yes     yes       yes
+list_conflicts                -      -         yes     yes       yes
+load_withdrawn_fragments      -      -         yes     yes       yes
+load_lake_checksums           -      -         yes     yes       yes
+load_fingerprints             -      -         yes     yes       -
+load_segment_fragments        -      -         yes     yes       yes
+load_segments                 -      -         yes     yes       yes
+register_dataset              -      -         yes     yes       -
+assert_in_force               -      -         yes     -         -
+load_definition               -      -         yes     yes       yes
+definition_in_force           -      -         yes     yes       yes
+load_subject_versions         -      -         yes     yes       yes
+list_rebuilds                 -      -         yes     yes       yes
+count_rebuilt                 -      -         yes     yes       yes
+queue_rebuilds                -      -         yes     yes       -
+load_rebuild_files            -      -         yes     yes       -
+pending_rebuilds              -      -         -       -         -
+assert_committing             -      -         -       -         -
+is_rebuild_queued             -      -         -       -         -
+settle_version                -      -         -       -         -
+keep_unscanned                -      -         -       -         -
+end_wait                      -      -         -       -         -
+current_us                    -      -         yes     yes       yes
+list_restatements             -      -         yes     yes       yes
+load_bases                    -      -         yes     yes       yes
+load_rollup                   -      -         yes     yes       yes
+stale_from                    -      -         yes     yes       yes
+list_subjects                 -      -         yes     yes       yes
+list_quarantine               -      -         yes     yes       yes
+enter_gate                    -      -         -       -         -
+list_waiting                  -      -         yes     yes       yes
+list_file_events              -      -         yes     yes       yes
+describe_file                 -      -         yes     yes       yes
+preview_commit                -      -         yes     yes       -
+release_file                  -      -         -       yes       -
+reject_file                   -      -         -       yes       -
+begin_request                 -      -         -       yes       -
+create_token                  -      -         -       yes       -
+find_token                    -      -         -       yes       -
+keep_answer                   -      -         -       yes       -
+list_tokens                   -      -         -       yes       -
+revoke_token                  -      -         -       yes       -
+list_verified_subjects        -      -         yes     yes       yes
+load_rejected_positions       -      -         yes     yes       yes
+load_subject_files            -      -         yes     yes       yes
+load_subject_fragments        -      -         yes     yes       yes
+load_subject_rollup_parts     -      -         yes     yes       yes
+load_subject_segments         -      -         yes     yes       yes
+load_subject_summaries        -      -         yes     yes       yes
+change_store                  -      -         -       yes       -
+clear_rows                    -      -         yes     -         -
+list_copies                   -      -         yes     yes       yes
+name_sources                  -      -         yes     yes       yes
+number_sources                -      -         yes     -         -
+prepare_months                -      -         yes     -         -
+provision_readings            -      -         yes     yes       -
+queue_copies                  -      -         yes     yes       -
+store_of                      -      -         yes     yes       yes
+begin_housekeeping            -      -         yes     -         -
+end_housekeeping              -      -         yes     -         -
+list_cold_segments            -      -         yes     yes       -
+list_expired_segments         -      -         yes     yes       -
+load_kept_fragments           -      -         yes     -         -
+queue_compaction              -      -         yes     -         -
+compact_segments              -      -         yes     -         -
+seal_segments                 -      -         yes     -         -
+list_dead_lake_files          -      -         yes     yes       -
+doom_lake_files               -      -         yes     -         -
+forget_lake_files             -      -         yes     -         -
+find_unknown_lake_files       -      -         yes     yes       yes
+oldest_claim_age              -      -         yes     yes       yes
+audit_files                   -      -         yes     yes       yes
+audit_leases                  -      -         yes     yes       yes
+audit_progress                -      -         yes     yes       yes
+audit_limits                  -      -         yes     yes       yes
+audit_readings                -      -         yes     yes       yes
+audit_commits                 -      -         yes     yes       yes
+audit_origins                 -      -         yes     yes       yes
+load_base_chains              -      -         yes     yes       yes
+list_live_lake_files          -      -         yes     yes       yes
+forget_history                -      -         yes     -         -
+find_sealed_segments          -      -         yes     yes       -
+fail_items                    -      -         yes     -         -
+pause_instance                -      -         -       yes       -
+drain_instance                -      -         -       yes       -
+resume_instance               -      -         -       yes       -
+reingest_file                 -      -         -       yes       -
+retry_dead_letters            -      -         -       yes       -
+discard_dead_letters          -      -         -       yes       -
+request_reconcile             -      -         -       yes       -
+instance_state                -      -         yes     yes       yes
+list_events                   -      -         yes     yes       yes
+count_events                  -      -         yes     yes       yes
+list_runs                     -      -         yes     yes       yes
+list_subject_states           -      -         yes     yes       yes
+list_dead_letters             -      -         yes     yes       yes
+explain_segment               -      -         yes     yes       yes
+list_metric_restatements      -      -         yes     yes       yes
+sum_figures                   -      -         yes     yes       yes
+lateness_histogram            -      -         yes     yes       yes
+state_of                      -      -         -       -         -
+set_instance_state            -      -         -       -         -
+lock_dead_letters             -      -         -       -         -
+lateness_bounds               -      -         -       -         -
+add_figures                   -      -         -       -         -
+call_turns                    -      -         -       -         -
+begin_moves                   -      -         -       -         -
+end_moves                     -      -         -       -         -
+unresolved_from               -      -         -       -         -
+drop_rows                     -      -         -       -         -
+hold_store                    -      -         -       -         -
+put_readings_table            -      -         -       -         -
+put_running_view              -      -         -       -         -
+readings_columns              -      -         -       -         -
+readings_type                 -      -         -       -         -
+short_name                    -      -         -       -         -
+subjects_to_copy              -      -         -       -         -
+hold_lake_files               -      -         -       -         -
+changed_from_us               -      -         -       -         -
+changed_segments              -      -         -       -         -
+instant_of                    -      -         -       -         -
+microseconds_of               -      -         -       -         -
+note_restatements             -      -         -       -         -
+former_values                 -      -         -       -         -
+carried_number                -      -         -       -         -
+whole_series                  -      -         -       -         -
+restated_spans                -      -         -       -         -
+span_delta                    -      -         -       -         -
+lock_quarantined              -      -         -       -         -
+put_files                     -      -         -       -         -
+enqueue_requests              -      -         -       -         -
+enqueue_request               -      -         -       -         -
+caller                        -      -         -       -         -
+decision_of                   -      -         -       -         -
+reserved_keys                 -      -         -       -         -
+check_announcements           -      -         -       -         -
+assert_decided                -      -         -       -         -
+put_fragments                 -      -         -       -         -
+put_segments                  -      -         -       -         -
+check_decision                -      -         -       -         -
+check_file_requests           -      -         -       -         -
+check_instance                -      -         -       -         -
+check_metadata                -      -         -       -         -
+check_outcome                 -      -         -       -         -
+check_patterns                -      -         -       -         -
+check_subject                 -      -         -       -         -
+check_uri                     -      -         -       -         -
+claim_items                   -      -         -       -         -
+clock                         -      -         -       -         -
+hold_subject                  -      -         -       -         -
+items_in_line                 -      -         -       -         -
+judge_known_files             -      -         -       -         -
+leave_idle_subject            -      -         -       -         -
+living_incarnation            -      -         -       -         -
+lock_claims                   -      -         -       -         -
+lock_files_of                 -      -         -       -         -
+matches_pattern               -      -         -       -         -
+merge_metadata                -      -         -       -         -
+merged_metadata               -      -         -       -         -
+merged_request                -      -         -       -         -
+next_subject                  -      -         -       -         -
+choose_turns                  -      -         -       -         -
+backfill_turns                -      -         -       -         -
+other_spelling                -      -         -       -         -
+parse_reason                  -      -         -       -         -
+queue_open_ranges             -      -         -       -         -
+queue_reconcile               -      -         -       -         -
+queue_requests                -      -         -       -         -
+reap_subjects                 -      -         -       -         -
+resolve_ranges                -      -         -       -         -
+return_claim                  -      -         -       -         -
+set_turns                     -      -         -       -         -
+file_order_kind               -      -         -       -         -
+is_asked_for                  -      -         -       -         -
+lane_of                       -      -         -       -         -
+last_shown_reason             -      -         -       -         -
+shown_reason                  -      -         -       -         -
+subjects_to_stay_on           -      -         -       -         -
+next_batch                    -      -         yes     -         -
+record_deliveries             -      -         yes     -         -
+note_deleted_deliveries       -      -         yes     -         -
+list_batches                  -      -         yes     yes       yes
+list_spent_deliveries         -      -         yes     yes       yes
+find_unknown_deliveries       -      -         yes     yes       yes
+claim_source                  -      -         yes     -         -
+renew_source                  -      -         yes     -         -
+advance_source                -      -         yes     -         -
+end_source_turn               -      -         yes     -         -
+assert_source_held            -      -         -       -         -
+decide_source                 -      -         -       yes       -
+list_sources                  -      -         yes     yes       yes
+record_events                 -      yes       -       yes       -
+claim_raw_events              -      -         yes     -         -
+settle_raw_events             -      -         yes     -         -
+release_raw_events            -      -         yes     -         -
+forget_raw_events             -      -         yes     -         -
+list_raw_events               -      -         yes     yes       yes
+count_raw_events              -      -         yes     yes       yes
+replay_raw_events             -      -         -       yes       -
+correct_raw_event             -      -         -       yes       -
+discard_raw_events            -      -         -       yes       -
+event_id_fields               -      -         -       -         -
+parse_event                   -      -         -       -         -
+event_refusal                 -      -         -       -         -
+has_repeated_name             -      -         -       -         -
+event_hash                    -      -         -       -         -
+return_raw_events             -      -         -       -         -
+lock_raw_events               -      -         -       -         -
+lock_dead_events              -      -         -       -         -
+note_event_decision           -      -         -       -         -
 """
 
 

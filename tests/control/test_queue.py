@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue
+from disarray.control import blacklist, claims, files, instances, queue
 from disarray.control.files import Notification, Reason
 from disarray.control.queue import FetchPolicy
 from disarray.errors import LeaseLostError
@@ -27,7 +27,7 @@ def test_a_notification_during_processing_leaves_a_new_available_row(connection:
     second = files.enqueue_file(connection, "file:///a", "TOOL01")
     assert second != item.queue_id
     assert queue.fetch_items(connection, holder) == []
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     assert [again.queue_id for again in queue.fetch_items(connection, holder)] == [second]
 
 
@@ -42,7 +42,7 @@ def test_a_worker_restarted_under_its_name_takes_over_at_once_and_its_former_lif
     assert (again.queue_id, again.retry_count) == (lost.queue_id, 1)
     assert again.fence > lost.fence
     with pytest.raises(LeaseLostError):
-        queue.complete_item(connection, lost.queue_id, former)
+        claims.complete_item(connection, lost.queue_id, former)
 
 
 def test_an_expired_lease_goes_to_another_worker_with_one_more_attempt(
@@ -74,7 +74,7 @@ def test_a_busy_subject_gives_way_to_one_that_waits(connection: Connection) -> N
     for _ in range(5):
         [item] = queue.fetch_items(connection, holder, policy)
         served.append(item.subject_key)
-        queue.complete_item(connection, item.queue_id, holder)
+        claims.complete_item(connection, item.queue_id, holder)
     assert served == ["BUSY", "BUSY", "BUSY", "PATIENT", "BUSY"]
 
 
@@ -85,10 +85,10 @@ def test_a_request_on_purpose_keeps_its_attempts_and_its_time_when_the_running_c
     holder = instances.register_instance(connection, "Worker01")
     for _ in range(4):
         [item] = queue.fetch_items(connection, holder)
-        queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+        claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
     [last] = queue.fetch_items(connection, holder)
     again = files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
-    queue.fail_item(connection, last.queue_id, holder, error_message="unreadable", retry_delay_seconds=3600)
+    claims.fail_item(connection, last.queue_id, holder, error_message="unreadable", retry_delay_seconds=3600)
     assert [(item.queue_id, item.retry_count) for item in queue.fetch_items(connection, holder)] == [
         (again, 1)
     ]
@@ -101,9 +101,9 @@ def test_a_request_on_purpose_outlives_a_permanent_failure_with_a_full_set_of_at
     holder = instances.register_instance(connection, "Worker01")
     [item] = queue.fetch_items(connection, holder)
     files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
-    queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
+    claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
     [again] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    claims.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
     assert [item.retry_count for item in queue.fetch_items(connection, holder)] == [1]
 
 
@@ -114,12 +114,12 @@ def test_attempts_end_when_the_version_is_processed_even_for_a_row_that_waits_al
     holder = instances.register_instance(connection, "Worker01")
     for _ in range(4):
         [item] = queue.fetch_items(connection, holder)
-        queue.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+        claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
     [item] = queue.fetch_items(connection, holder)
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     [again] = queue.fetch_items(connection, holder)
-    queue.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    claims.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
     assert [record.status for record in files.list_files(connection)] == ["pending"]
 
 
@@ -129,12 +129,12 @@ def test_a_removal_that_fails_never_takes_out_a_file_that_was_allowed_and_releas
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
     [item] = queue.fetch_items(connection, holder)
-    queue.complete_item(connection, item.queue_id, holder)
-    files.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="operator")
+    claims.complete_item(connection, item.queue_id, holder)
+    blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="operator")
     [removal] = queue.fetch_items(connection, holder)
-    files.allow_file(connection, "file:///a", reason="right cell after all", by="operator")
+    blacklist.allow_file(connection, "file:///a", reason="right cell after all", by="operator")
     files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.RELEASE)
-    queue.fail_item(connection, removal.queue_id, holder, error_message="timeout", retry_delay_seconds=0)
+    claims.fail_item(connection, removal.queue_id, holder, error_message="timeout", retry_delay_seconds=0)
     assert [entry.reason for entry in queue.list_queue(connection)] == ["release"]
 
 
@@ -144,7 +144,7 @@ def test_a_returned_claim_and_a_waiting_row_keep_all_the_reasons_of_both(connect
     [item] = queue.fetch_items(connection, holder)
     for reason in (Reason.QUIET, Reason.REINGEST):
         files.enqueue_file(connection, "file:///a", "TOOL01", reason=reason)
-    queue.release_subject(connection, item.subject_key, holder)
+    claims.release_subject(connection, item.subject_key, holder)
     [merged] = queue.fetch_items(connection, holder)
     assert merged.reason == Reason.REINGEST
     assert set(merged.metadata["reasons"]) == {Reason.BACKFILL, Reason.QUIET, Reason.REINGEST}
@@ -156,7 +156,7 @@ def test_an_instance_that_is_bound_elsewhere_leaves_the_subject_that_it_held(con
     [item] = queue.fetch_items(connection, holder, FetchPolicy(limit=1))
     instances.bind_instance(connection, "Worker01", ["CELL*"], by="operator")
     assert queue.fetch_items(connection, holder) == []
-    queue.complete_item(connection, item.queue_id, holder)
+    claims.complete_item(connection, item.queue_id, holder)
     assert queue.fetch_items(connection, holder) == []
     successor = instances.register_instance(connection, "Worker02", subject_patterns=["TOOL*"])
     assert len(queue.fetch_items(connection, successor)) == 2

@@ -20,10 +20,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from disarray.control import commits, connections, files, instances, queue, subjects
+from disarray.control import (
+    blacklist,
+    claims,
+    commits,
+    connections,
+    dirty_ranges,
+    files,
+    housekeeping,
+    instances,
+    queue,
+)
 from disarray.control.commits import SubjectCommit
 from disarray.control.files import Notification, Reason, Verdict
-from disarray.control.queue import FetchPolicy, Holder, QueueId, QueueItem
+from disarray.control.queue import FetchPolicy, Holder, Lane, QueueId, QueueItem
 from disarray.errors import LeaseLostError, NotBlacklistedError, StaleIncarnationError
 from tests.control.queue_model import MAX_RETRIES, Answer, File, Lock, QueueModel, Row
 from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, empty_tables, read_tables
@@ -152,6 +162,33 @@ class QueueMachine(RuleBasedStateMachine):
             expected.row.queue_id = queue_id
         assert expected.row.queue_id == queue_id
 
+    @rule(subjects_to_compact=st.sets(st.sampled_from(SUBJECTS), min_size=1))
+    def compact(self, subjects_to_compact: set[str]) -> None:
+        """Work for the backfill lane; subjects that were never seen have nothing to compact."""
+        known = {
+            row[0] for row in self.connection.execute("select subject_key from disarray.subject").fetchall()
+        }
+        queued = housekeeping.queue_compaction(self.connection, sorted(subjects_to_compact))
+        new = [
+            Row(-1, None, subject, Reason.COMPACT, None, self.model.now)
+            for subject in sorted(subjects_to_compact & known)
+        ]
+        new = [row for row in new if self.model.waiting(row.target) is None]
+        assert queued == len(new)
+        for row in new:
+            self.model.rows.append(row)
+            row.queue_id = self._id_of_new(row.subject)
+
+    def _id_of_new(self, subject: str) -> int:
+        known = {row.queue_id for row in self.model.rows}
+        tables = read_tables(self.connection)
+        [queue_id] = [
+            queue_id
+            for queue_id, (uri, about, *_) in tables.rows.items()
+            if queue_id not in known and uri is None and about == subject
+        ]
+        return queue_id
+
     @rule(uri=st.sampled_from(URIS), subject=st.sampled_from(SUBJECTS))
     def blacklist(self, uri: str, subject: str) -> None:
         file = self.model.files.setdefault(uri, File(subject))
@@ -162,7 +199,7 @@ class QueueMachine(RuleBasedStateMachine):
         expected = Answer(Verdict.UNCHANGED, None)
         if file.process_count > 0 or any(row.uri == uri for row in self.model.rows):
             expected = self.model.announce(uri, [Notification(uri, file.subject, Reason.REMOVE)])
-        queue_id = files.blacklist_file(self.connection, uri, subject, reason="wrong cell", by="operator")
+        queue_id = blacklist.blacklist_file(self.connection, uri, subject, reason="wrong cell", by="operator")
         self._adopt_id(expected, queue_id)
 
     @precondition(lambda self: any(file.is_listed for file in self.model.files.values()))
@@ -171,12 +208,12 @@ class QueueMachine(RuleBasedStateMachine):
         file = self.model.files.get(uri)
         if file is None or not file.is_listed:
             with pytest.raises(NotBlacklistedError):
-                files.allow_file(self.connection, uri, reason="mistake", by="operator")
+                blacklist.allow_file(self.connection, uri, reason="mistake", by="operator")
             return
         file.is_listed = False
         self.model.events["allowed", uri] += 1
         expected = self.model.announce(uri, [Notification(uri, file.subject, Reason.ALLOW)])
-        self._adopt_id(expected, files.allow_file(self.connection, uri, reason="mistake", by="operator"))
+        self._adopt_id(expected, blacklist.allow_file(self.connection, uri, reason="mistake", by="operator"))
 
     @rule(name=instance_names, policy=policies)
     def fetch(self, name: str, policy: FetchPolicy) -> None:
@@ -219,7 +256,8 @@ class QueueMachine(RuleBasedStateMachine):
         former_fence = model.highest_fence
         for subject, claimed in by_subject.items():
             assert model.may_serve(subject, holder)
-            line = model.line(subject)
+            [lane] = {item.lane for item in claimed}
+            line = model.line(subject, lane)
             oldest_first = [row.queue_id for row in line if row is line[0] or row.crash_count == 0]
             assert [item.queue_id for item in claimed] == oldest_first[: len(claimed)]
             self._take(subject, holder, claimed, policy, former_fence)
@@ -255,7 +293,12 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _check_that_nothing_was_due(self, holder: Holder, policy: FetchPolicy, running: list[Row]) -> None:
         model = self.model
-        lines = {s: model.line(s) for s in SUBJECTS if model.may_serve(s, holder) and model.line(s)}
+        lines = {
+            (subject, lane): line
+            for subject in SUBJECTS
+            for lane in Lane
+            if model.may_serve(subject, holder) and (line := model.line(subject, lane))
+        }
         if not running:
             assert not lines
         patience_ends = model.now - timedelta(seconds=policy.give_way_seconds)
@@ -263,7 +306,11 @@ class QueueMachine(RuleBasedStateMachine):
             line[0].crash_count > 0 and line[0].available_at < patience_ends for line in lines.values()
         ):
             return
-        assert not [s for s, line in lines.items() if line[0].crash_count == 0 and s not in model.locks]
+        assert not [
+            subject
+            for (subject, _), line in lines.items()
+            if line[0].crash_count == 0 and subject not in model.locks
+        ]
 
     def _any_claim(self, data: st.DataObject) -> tuple[QueueId, Holder]:
         claims = [(QueueId(row.queue_id), row.holder) for row in self.model.rows if row.holder is not None]
@@ -275,9 +322,9 @@ class QueueMachine(RuleBasedStateMachine):
         queue_id, holder = self._any_claim(data)
         if not self.model.owns(queue_id, holder):
             with pytest.raises(LeaseLostError):
-                queue.complete_item(self.connection, queue_id, holder, metadata=result)
+                claims.complete_item(self.connection, queue_id, holder, metadata=result)
             return
-        queue.complete_item(self.connection, queue_id, holder, metadata=result)
+        claims.complete_item(self.connection, queue_id, holder, metadata=result)
         self.model.complete(self.model.row(queue_id), result)
 
     @precondition(has_claims)
@@ -286,12 +333,12 @@ class QueueMachine(RuleBasedStateMachine):
         _, holder = self._any_claim(data)
         mine = [row.queue_id for row in self.model.claimed_by(holder)]
         if all(self.model.owns(queue_id, holder) for queue_id in mine):
-            queue.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
+            claims.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
             for queue_id in mine:
                 self.model.complete(self.model.row(queue_id), {})
         else:
             with pytest.raises(LeaseLostError):
-                queue.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
+                claims.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
 
     @precondition(has_claims)
     @rule(
@@ -308,9 +355,9 @@ class QueueMachine(RuleBasedStateMachine):
         }
         if not self.model.owns(queue_id, holder):
             with pytest.raises(LeaseLostError):
-                queue.fail_item(self.connection, queue_id, holder, **arguments)
+                claims.fail_item(self.connection, queue_id, holder, **arguments)
             return
-        queue.fail_item(self.connection, queue_id, holder, **arguments)
+        claims.fail_item(self.connection, queue_id, holder, **arguments)
         row = self.model.row(queue_id)
         seconds = delay if delay is not None else 60 * 5 ** min(row.retry_count, 3)
         attempts = MAX_RETRIES if is_permanent else 1
@@ -323,9 +370,9 @@ class QueueMachine(RuleBasedStateMachine):
         holder = self.model.locks[subject].holder
         if not self.model.holds(subject, holder):
             with pytest.raises(LeaseLostError):
-                queue.release_subject(self.connection, subject, holder)
+                claims.release_subject(self.connection, subject, holder)
             return
-        queue.release_subject(self.connection, subject, holder)
+        claims.release_subject(self.connection, subject, holder)
         for row in [row for row in self.model.claimed_by(holder) if row.subject == subject]:
             self.model.give_back(row, "released", attempts=0)
         del self.model.locks[subject]
@@ -335,7 +382,7 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, name: str, lease_seconds: int) -> None:
         holder = self.model.incarnations[name]
         held = [subject for subject in SUBJECTS if self.model.holds(subject, holder)]
-        renewed = queue.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=lease_seconds)
+        renewed = claims.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=lease_seconds)
         assert renewed == held
         for subject in held:
             lock = self.model.locks[subject]
@@ -351,9 +398,9 @@ class QueueMachine(RuleBasedStateMachine):
         known_ids = [QueueId(row.queue_id) for row in known]
         if not all(self.model.owns(row.queue_id, holder) for row in unknown):
             with pytest.raises(LeaseLostError):
-                queue.return_unknown_claims(self.connection, known_ids, holder)
+                claims.return_unknown_claims(self.connection, known_ids, holder)
             return
-        assert queue.return_unknown_claims(self.connection, known_ids, holder) == len(unknown)
+        assert claims.return_unknown_claims(self.connection, known_ids, holder) == len(unknown)
         for row in unknown:
             self.model.give_back(row, "released", attempts=0)
 
@@ -386,7 +433,7 @@ class QueueMachine(RuleBasedStateMachine):
             with connections.transaction(self.connection):
                 commits.commit_subject(self.connection, commit, holder)
                 if reconciles:
-                    frontier = subjects.reconcile_subject(self.connection, item.subject_key, holder)
+                    frontier = dirty_ranges.reconcile_subject(self.connection, item.subject_key, holder)
                 if is_abandoned:
                     raise AbandonedError
         except LeaseLostError:
@@ -411,18 +458,18 @@ class QueueMachine(RuleBasedStateMachine):
     def nobody_ends_a_claim_that_is_over(self, data: st.DataObject) -> None:
         item, holder = data.draw(st.sampled_from(self.ended_claims()[-6:]), "claim")
         with pytest.raises(LeaseLostError):
-            queue.complete_item(self.connection, item.queue_id, holder)
+            claims.complete_item(self.connection, item.queue_id, holder)
         with pytest.raises(LeaseLostError):
-            queue.fail_item(self.connection, item.queue_id, holder, error_message="unreadable")
+            claims.fail_item(self.connection, item.queue_id, holder, error_message="unreadable")
         if self.model.incarnations[holder.instance_name] != holder:
             with pytest.raises(LeaseLostError):
-                queue.release_subject(self.connection, item.subject_key, holder)
+                claims.release_subject(self.connection, item.subject_key, holder)
             with pytest.raises(StaleIncarnationError):
-                queue.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=30)
+                claims.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=30)
             with pytest.raises(StaleIncarnationError):
                 queue.fetch_items(self.connection, holder)
             with pytest.raises(StaleIncarnationError):
-                queue.return_unknown_claims(self.connection, [], holder)
+                claims.return_unknown_claims(self.connection, [], holder)
 
     def ended_claims(self) -> list[tuple[QueueItem, Holder]]:
         return [
@@ -442,9 +489,9 @@ class QueueMachine(RuleBasedStateMachine):
         }
         if not self.model.holds(subject, holder):
             with pytest.raises(LeaseLostError):
-                subjects.mark_dirty(self.connection, subject, holder, **span)
+                dirty_ranges.mark_dirty(self.connection, subject, holder, **span)
             return
-        subjects.mark_dirty(self.connection, subject, holder, **span)
+        dirty_ranges.mark_dirty(self.connection, subject, holder, **span)
         self.model.open_ranges.setdefault(subject, []).append(start)
 
     @precondition(lambda self: self.model.locks)
@@ -454,10 +501,10 @@ class QueueMachine(RuleBasedStateMachine):
         holder = self.model.locks[subject].holder
         if not self.model.holds(subject, holder):
             with pytest.raises(LeaseLostError):
-                subjects.reconcile_subject(self.connection, subject, holder)
+                dirty_ranges.reconcile_subject(self.connection, subject, holder)
             return
         frontier = min(self.model.open_ranges.pop(subject, []), default=None)
-        assert subjects.reconcile_subject(self.connection, subject, holder) == frontier
+        assert dirty_ranges.reconcile_subject(self.connection, subject, holder) == frontier
 
     @invariant()
     def tables_say_what_the_model_says(self) -> None:
@@ -517,13 +564,13 @@ class QueueMachine(RuleBasedStateMachine):
         rounds = 0
         while self.model.rows or any(self.model.open_ranges.values()):
             rounds += 1
-            assert rounds <= 3 * len(URIS) + 2 * len(SUBJECTS), "the backlog does not drain"
+            assert rounds <= 3 * len(URIS) + 4 * len(SUBJECTS), "the backlog does not drain"
             self.time_passes(10_000)
             for item in self._fetch(holder, FetchPolicy(max_subjects=3)):
                 if item.reason == Reason.RECONCILE:
-                    subjects.reconcile_subject(self.connection, item.subject_key, holder)
+                    dirty_ranges.reconcile_subject(self.connection, item.subject_key, holder)
                     self.model.open_ranges.pop(item.subject_key, None)
-                queue.complete_item(self.connection, item.queue_id, holder)
+                claims.complete_item(self.connection, item.queue_id, holder)
                 self.model.complete(self.model.row(item.queue_id), {})
         self.tables_say_what_the_model_says()
         self.guarantees_hold()

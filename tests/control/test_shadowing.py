@@ -15,11 +15,16 @@ from psycopg.types.json import Jsonb
 
 from disarray.control import (
     audit,
+    audit_catalog,
+    blacklist,
     catalog,
+    claims,
     commits,
     conflicts,
     dead_letters,
     definitions,
+    deliveries,
+    dirty_ranges,
     events,
     explanations,
     figures,
@@ -28,11 +33,14 @@ from disarray.control import (
     instances,
     migrations,
     moving_files,
+    previews,
     quarantine,
     queue,
+    raw_events,
     readings,
     requests,
     runs,
+    sources,
     status,
     subject_commits,
     subjects,
@@ -40,10 +48,12 @@ from disarray.control import (
     values,
     verification,
 )
-from disarray.control.commits import DatasetCommit, LakeFile, LeavingFile, Profile, SubjectCommit
+from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
 from disarray.control.moving_files import HandOver, Move
+from disarray.model.catalog_changes import CatalogChanges
 from disarray.model.description.dataset import Store, Version
-from disarray.model.plan import CatalogChanges, FragmentEntry, FragmentState, RebuildStep
+from disarray.model.fragments import FragmentEntry, FragmentState, LakeFile
+from disarray.model.plan import RebuildStep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,7 +62,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-ROLES = ("disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+ROLES = ("disarray_agent", "disarray_producer", "disarray_worker", "disarray_operator", "disarray_reader")
 
 
 def own_tables(connection: Connection) -> list[str]:
@@ -78,27 +88,27 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     assert [answer.verdict for answer in answers] == [files.Verdict.ENQUEUED] * 3
 
     first, second, third, fourth = queue.fetch_items(session, holder)
-    assert subjects.assert_subject_held(session, "TOOL01", holder, fence=first.fence) == first.fence
-    assert queue.renew_subjects(session, ["TOOL01"], holder, lease_seconds=600) == ["TOOL01"]
-    subjects.mark_dirty(
+    assert claims.assert_subject_held(session, "TOOL01", holder, fence=first.fence) == first.fence
+    assert claims.renew_subjects(session, ["TOOL01"], holder, lease_seconds=600) == ["TOOL01"]
+    dirty_ranges.mark_dirty(
         session, "TOOL01", holder, range_start=now, range_end=now + timedelta(1), reason="late"
     )
-    assert subjects.reconcile_subject(session, "TOOL01", holder) == now
+    assert dirty_ranges.reconcile_subject(session, "TOOL01", holder) == now
     session.execute("select disarray.complete_item(%s, %s)", (first.queue_id, holder.instance_name))
-    queue.complete_items(session, [second.queue_id], holder)
-    queue.fail_item(session, third.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
-    assert queue.return_unknown_claims(session, [], holder) == 1
-    queue.release_subject(session, "TOOL01", holder)
+    claims.complete_items(session, [second.queue_id], holder)
+    claims.fail_item(session, third.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    assert claims.return_unknown_claims(session, [], holder) == 1
+    claims.release_subject(session, "TOOL01", holder)
     assert {entry.queue_id for entry in queue.list_queue(session)} == {third.queue_id, fourth.queue_id}
 
-    assert files.blacklist_file(session, "file:///a", "TOOL01", reason="broken", by="alice") is not None
-    assert files.allow_file(session, "file:///a", reason="mended", by="alice") is not None
+    assert blacklist.blacklist_file(session, "file:///a", "TOOL01", reason="broken", by="alice") is not None
+    assert blacklist.allow_file(session, "file:///a", reason="mended", by="alice") is not None
     assert len(files.list_files(session)) == 4
     assert [known.instance_name for known in instances.list_instances(session)] == ["Worker01"]
     assert status.queue_status(session)["queue"]["available"] == 3
     migrations.check_schema(session)
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
-    called |= everything_about_the_api(session)
+    called |= everything_about_the_api(session) | everything_about_the_inbox(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
@@ -117,23 +127,23 @@ def everything_an_operator_asks(session: Connection) -> set[str]:
     holder = instances.register_instance(session, "Worker04", subject_patterns=["DEAD*"])
     files.enqueue_file(session, "file:///dead", "DEAD1")
     [item] = queue.fetch_items(session, holder)
-    failure = queue.Failure(item.queue_id, "unreadable", is_permanent=True)
-    subjects.mark_dirty(
+    failure = claims.Failure(item.queue_id, "unreadable", is_permanent=True)
+    dirty_ranges.mark_dirty(
         session, "DEAD1", holder, range_start=since, range_end=since + timedelta(1), reason="late"
     )
-    queue.fail_items(session, [failure], holder)
+    claims.fail_items(session, [failure], holder)
     assert len(dead_letters.list_dead_letters(session)) == 1
     assert len(dead_letters.retry_dead_letters(session, ["file:///dead"], **decision)) == 1
     [item] = queue.fetch_items(session, holder)
-    queue.fail_items(session, [replace(failure, queue_id=item.queue_id)], holder)
+    claims.fail_items(session, [replace(failure, queue_id=item.queue_id)], holder)
     dead_letters.discard_dead_letters(session, ["file:///dead"], **decision)
     assert files.reingest_file(session, "file:///dead", **decision) is not None
     instances.pause_instance(session, "Worker04", **decision)
     instances.drain_instance(session, "Worker04", **decision)
     instances.resume_instance(session, "Worker04", **decision)
     assert instances.instance_state(session, "Worker04") == "active"
-    queue.release_subject(session, "DEAD1", holder)
-    assert [asked.held_by for asked in subjects.request_reconcile(session, None, **decision)] == [None]
+    claims.release_subject(session, "DEAD1", holder)
+    assert [asked.held_by for asked in dirty_ranges.request_reconcile(session, None, **decision)] == [None]
     assert subjects.list_subject_states(session, subject_key="DEAD1")[0].stale_from == since
     assert {each.subject_key for each in runs.list_runs(session)} == {"CELL1", "LATE1", "RIGHT1"}
     assert {run.subject_key for run in runs.list_runs(session)} == {"CELL1", "LATE1", "RIGHT1"}
@@ -252,7 +262,11 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     everything_about_an_audit(session)
     everything_about_a_definition(session)
     everything_about_a_move(session)
+    everything_about_a_source(session)
     return {
+        "next_batch", "record_deliveries", "note_deleted_deliveries", "list_batches", "list_spent_deliveries",
+        "find_unknown_deliveries", "claim_source", "renew_source", "advance_source", "end_source_turn",
+        "decide_source", "list_sources",
         "hand_over_items", "load_file_homes", "load_moving_files", "count_moving_files", "list_known_files",
         "queue_moves", "matching_rules", "note_matching", "list_unmatched_files",
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
@@ -295,6 +309,46 @@ def everything_about_the_api(session: Connection) -> set[str]:
         requests.keep_answer(session, request, request_hash=b"r", answer="{}")
     assert requests.begin_request(session, request, request_hash=b"r") == "{}"
     return {"create_token", "find_token", "list_tokens", "revoke_token", "begin_request", "keep_answer"}
+
+
+def everything_about_the_inbox(session: Connection) -> set[str]:
+    """An event from its arrival to each of its ends."""
+    decision = {"reason": "late", "by": "alice"}
+    definition = json.dumps({"dataset": {"events": {"subject": "tool", "id": ["n"]}}})
+    session.execute("select disarray.register_dataset('hmi', 'p', 's', %s::json, '[]')", (definition,))
+    holder = instances.register_instance(session, "Worker05", subject_patterns=["NONE"])
+    answer = raw_events.record_events(
+        session, "hmi", ['{"n": 1}', '{"n": {"m": [1]}}', '{"n": 2, "n": 2}', "{"]
+    )
+    assert (answer.new, len(answer.rejected)) == (2, 2)
+
+    def claim(batch_no: int, *, refuse: bool = True) -> list[int]:
+        events = raw_events.claim_raw_events(
+            session, holder, ["hmi"], batch_no=batch_no, limit=10, lease_seconds=60, max_attempts=1
+        )
+        refused = {event.event_id: "bad" for event in events} if refuse else {}
+        raw_events.settle_raw_events(
+            session, holder, batch_no=batch_no, events=len(events), refused=refused, max_attempts=1
+        )
+        return [event.event_id for event in events]
+
+    first, second = claim(1)
+    assert len(raw_events.list_raw_events(session)) == 2
+    assert raw_events.replay_raw_events(session, [first], **decision) == 1
+    assert raw_events.correct_raw_event(session, second, '{"n": 5}', **decision) > second
+    raw_events.claim_raw_events(
+        session, holder, ["hmi"], batch_no=2, limit=1, lease_seconds=60, max_attempts=1
+    )
+    assert raw_events.release_raw_events(session, holder, batch_no=2) == 1
+    assert len(claim(3, refuse=False)) == 2
+    raw_events.record_events(session, "hmi", ['{"n": 6}'])
+    assert raw_events.discard_raw_events(session, claim(4), **decision) == 1
+    assert raw_events.count_raw_events(session) == []
+    assert raw_events.forget_raw_events(session, keep=timedelta(days=1)) == 0
+    return {
+        "record_events", "claim_raw_events", "settle_raw_events", "release_raw_events", "list_raw_events",
+        "count_raw_events", "replay_raw_events", "correct_raw_event", "discard_raw_events", "forget_raw_events",
+    }  # fmt: skip
 
 
 def everything_about_followers(session: Connection) -> None:
@@ -360,7 +414,7 @@ def everything_about_a_quarantine(session: Connection) -> None:
         "segment_us": 0, "segment_end_us": 10, "revision": 0, "readings": 3, "duplicates": 0, "conflicts": 0,
         "first_us": 1, "last_us": 2, "digest": "d",
     }  # fmt: skip
-    preview = commits.preview_commit(session, "LATE1", replace(part, segments=[segment]))
+    preview = previews.preview_commit(session, "LATE1", replace(part, segments=[segment]))
     assert preview.frontier_us == 0
     assert quarantine.release_file(session, "file:///late", reason="right", by="alice") is not None
     assert quarantine.reject_file(session, "file:///late", reason="wrong", by="alice") == 3
@@ -464,13 +518,13 @@ def everything_about_an_audit(session: Connection) -> None:
         *audit.audit_leases(session, since=hour, patience=hour, limit=9),
         *audit.audit_progress(session, patience=hour, limit=9),
         *audit.audit_limits(session, limit=9),
-        *audit.audit_readings(session, limit=9),
-        *audit.audit_commits(session, limit=9),
-        *audit.audit_origins(session, limit=9),
+        *audit_catalog.audit_readings(session, limit=9),
+        *audit_catalog.audit_commits(session, limit=9),
+        *audit_catalog.audit_origins(session, limit=9),
     ]
     assert {finding.rule for finding in found} == {"readings_have_an_origin"}
-    assert [link.base_int for link in audit.load_base_chains(session, "CELL1")] == [0]
-    assert audit.list_live_lake_files(session) != []
+    assert [link.base_int for link in audit_catalog.load_base_chains(session, "CELL1")] == [0]
+    assert audit_catalog.list_live_lake_files(session) != []
 
 
 def everything_about_housekeeping(session: Connection) -> None:
@@ -510,7 +564,7 @@ def everything_about_housekeeping(session: Connection) -> None:
     )
     assert sealed == 1
     assert catalog.find_sealed_segments(session, "cells", "CELL1", segments=[0]) == {0}
-    queue.complete_item(session, item.queue_id, holder)
+    claims.complete_item(session, item.queue_id, holder)
     assert {file.path for file in housekeeping.list_dead_lake_files(session, keep=hour)} == set()
     dead = {file.path for file in housekeeping.doom_lake_files(session, keep=now)}
     # What was rejected is kept: a copy of its file comes up for review anew.
@@ -519,6 +573,37 @@ def everything_about_housekeeping(session: Connection) -> None:
     assert housekeeping.find_unknown_lake_files(session, ["x.parquet"]) == ["x.parquet"]
     gone = housekeeping.forget_history(session, keep=timedelta(days=1), keep_fragments=now)
     assert gone == housekeeping.Forgotten(0, 0, 0)
+
+
+def everything_about_a_source(session: Connection) -> None:
+    """A source that is read once and paused."""
+    holder = instances.register_instance(session, "Worker09", subject_patterns=["SOURCE*"])
+    turn = sources.claim_source(session, "historian", "readings", holder, lease_seconds=60)
+    assert turn is not None
+    sources.renew_source(session, turn, lease_seconds=60)
+    batch = deliveries.begin_batch(session, "historian", run_id=uuid.uuid4())
+    delivered = deliveries.DeliveredFile(
+        source_uri="file:///landing/1.parquet", subject_key="SOURCE1", rows=1, bytes=1
+    )
+    counts = deliveries.BatchCounts(seen=1, taken=1)
+    sources.advance_source(session, turn, run_id=batch.run_id, watermark={"cursor": 1}, counts=counts)
+    [queued] = deliveries.record_deliveries(
+        session, batch, [delivered], dataset="cells", counts=counts, instance_name="Worker09"
+    )
+    assert queued.verdict == "enqueued"
+    sources.end_source_turn(session, turn, next_in=timedelta(seconds=1))
+    assert [told.rows_taken for told in deliveries.list_batches(session, source_name="historian")] == [1]
+    assert deliveries.find_unknown_deliveries(session, ["file:///landing/1.parquet", "file:///x"]) == [
+        "file:///x"
+    ]
+    assert deliveries.list_spent_deliveries(session, keep=timedelta(0)) == []
+    deliveries.note_deleted_deliveries(session, ["file:///landing/1.parquet"])
+    sources.decide_source(
+        session, "historian", "readings", sources.SourceDecision.PAUSED, reason="a test", by="alice"
+    )
+    assert [known.rows_taken for known in sources.list_sources(session)] == [1]
+    [item] = queue.fetch_items(session, holder)
+    claims.complete_items(session, [item.queue_id], holder)
 
 
 # Runs as the attacker: everything that the functions name, once more, and a trap in each.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from disarray.cli.main import app
+from disarray.cli.main import make_app
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -43,7 +43,7 @@ def test_every_link_leads_to_a_file_and_a_heading_of_it(page: Path) -> None:
 def problem_of(line: str) -> str | None:
     """Why a line of an example could not be typed, or None."""
     words = shlex.split(line, comments=True)[1:]
-    context = typer.Context(typer.main.get_command(app), info_name="disarray")
+    context = typer.Context(typer.main.get_command(make_app()), info_name="disarray")
     known = {
         option
         for parameter in context.command.params

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 from typer.testing import CliRunner
 
-from disarray.cli.main import app
+from disarray.cli.main import make_app
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,6 +28,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # What no two runs have in common: when something happened, how long it took, and where.
 CHANGING = (
     (re.compile(r"written down \S+Z"), "written down THEN"),
+    (re.compile(r"\b20[2-9]\d-\d\d-\d\d \d\d:\d\d:\d\dZ"), "THEN"),
     (re.compile(r"(?m)^seconds( +)[\d.]+$"), r"seconds\1N"),
     (re.compile(r'(?m)^roots = \["/[^"]+"\]$'), 'roots = ["HERE"]'),
 )
@@ -117,7 +118,7 @@ def _run_here(words: Sequence[str]) -> str:
     root = logging.getLogger()
     before, level = list(root.handlers), root.level
     try:
-        result = CliRunner().invoke(app, list(words), prog_name="disarray")
+        result = CliRunner().invoke(make_app(words), list(words), prog_name="disarray")
     finally:
         root.handlers, root.level = before, level
         for number, handler in handlers.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.engine.runner import SparkRunner
-from disarray.engine.verification.recompute import verify
+from disarray.engine.verification.verify import verify
 from tests.plant import Plant
 from tests.worker.test_conflicts import DESCRIPTION, HEADER, line
 

@@ -11,9 +11,9 @@ import pytest
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from disarray.control import files, verification
-from disarray.engine.verification.recompute import verify
+from disarray.control import blacklist, verification
 from disarray.engine.verification.tables import table_differences
+from disarray.engine.verification.verify import verify
 from tests.engine.verification_world import DESCRIPTION, report
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from disarray.engine.runner import SparkRunner
     from disarray.engine.verification.comparison import Difference
-    from disarray.engine.verification.recompute import VerificationReport
+    from disarray.engine.verification.verification_report import VerificationReport
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
@@ -57,7 +57,7 @@ class VerifiedPlant(Plant):
         self.ingest(refused, self.write("T1/late.csv", report(source, hour=0.7, rows=60, step=31)))
         self.ingest(self.write("T1/copy.csv", text), self.write("T1/part.csv", text[: len(text) // 2]))
         with self.pool.connection() as connection:
-            files.blacklist_file(connection, str(refused), "T1", reason="wrong tool", by="ada")
+            blacklist.blacklist_file(connection, str(refused), "T1", reason="wrong tool", by="ada")
         self.drain()
 
     def damage(self, statement: str) -> None:

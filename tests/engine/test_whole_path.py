@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.engine.verification.recompute import verify
+from disarray.engine.verification.verify import verify
 from tests import arrivals, real_plant
 from tests.arrivals import Arrivals
 from tests.plant import Plant
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.engine.runner import SparkRunner
-    from disarray.engine.verification.recompute import VerificationReport
+    from disarray.engine.verification.verification_report import VerificationReport
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.long]
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from disarray.control import values
 from disarray.control.figures import sum_figures
 from disarray.store.audit.audit import AuditSettings, Outcome, audit
-from disarray.worker.housekeeping_settings import HousekeepingSettings
 from disarray.worker.upkeep.housekeeping import sweep, vacuum
 from tests.arrivals import differences, stored
 from tests.store.agreement import assert_stores_agree
@@ -38,7 +37,9 @@ def problems(plant: Plant, deliveries: Deliveries) -> list[str]:
     """Whatever is wrong, in words; the lake is swept first, as housekeeping would."""
     found = [f"{name}: {rows[:3]}" for name, question in _QUESTIONS.items() if (rows := plant.rows(question))]
     found += differences(stored(plant), deliveries.final())
-    plant.place = replace(plant.place, housekeeping=HousekeepingSettings(vacuum_after=timedelta(0)))
+    plant.place = replace(
+        plant.place, housekeeping=replace(plant.place.housekeeping, vacuum_after=timedelta(0))
+    )
     with plant.pool.connection() as connection:
         vacuum(connection, plant.place)
         sweep(connection, plant.place)

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 
 from disarray.control.files import Reason
 from disarray.model.segments import microseconds_of
-from tests.accepted import HEADER, Source
+from tests.accepted import Source
 from tests.arrivals import DATASETS
 from tests.oracle import derive
+from tests.reading_lines import HEADER, reading_line
 from tests.store.conftest import in_store
 
 if TYPE_CHECKING:
@@ -110,12 +111,7 @@ class Deliveries:
         made = []
         for _ in range(count):
             minute = min(MINUTES - 1, max(0, around + self.random.randint(-120, 120)))
-            at = START + timedelta(days=days, minutes=minute)
-            volts = self.random.choice(["", "0.1", "0.30000000000000004", "7.25", "-3.5", "1e-3"])
-            order = self.random.choice(["", "W1", "W2"])
-            made.append(
-                f"{at.isoformat()},{self.random.choice('ab')},{self.random.randint(0, 3)},{order},{volts}\n"
-            )
+            made.append(reading_line(self.random, START + timedelta(days=days, minutes=minute)))
         return "".join(made)
 
     def _derive(self, versions: Versions) -> dict[str, Table]:

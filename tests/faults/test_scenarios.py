@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.faults.site import assert_sound
+from tests.reading_lines import HEADER
 from tests.wire import Cut, Wire
 
 if TYPE_CHECKING:
@@ -83,9 +84,7 @@ def test_two_workers_on_one_subject_take_turns_and_never_both_hold_it(site: Site
     ]
     for number in range(6):
         name = f"content/L1/{10 + number}.csv"
-        site.deliveries.write(
-            name, "time,sensor,part,work_order,volts\n" + site.deliveries.lines(around=90 * number)
-        )
+        site.deliveries.write(name, HEADER + site.deliveries.lines(around=90 * number))
         site.deliveries.notify(name)
         time.sleep(0.3)
     for worker in workers:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.accepted import HEADER
 from tests.arrivals import differences, stored
 from tests.faults.deliveries import DESCRIPTION
 from tests.faults.prepared import PreparedSite
 from tests.faults.watcher import Watcher
+from tests.reading_lines import HEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -47,7 +47,7 @@ def bases_from_summaries(
             found.append(None)
             continue
         first = pieces[0]
-        if not begun or first["first_reset_key"] != last_key:
+        if not begun or first["first_reset"] != last_key:
             before, base, last_point = zero, zero, None
         else:
             before = join(metric, base, total)
@@ -62,10 +62,10 @@ def bases_from_summaries(
         last = pieces[max(pieces)]
         if len(pieces) == 2:
             base, last_point = zero, None
-        total = last[f"{_kind(metric)}_total"]
+        total = last[f"total_{_kind(metric)}"]
         if last["points"]:
             last_point = _point(metric, last, "last")
-        last_key = last["last_reset_key"]
+        last_key = last["last_reset"]
     return found
 
 
@@ -74,7 +74,7 @@ def _kind(metric: Metric) -> str:
 
 
 def _point(metric: Metric, row: Mapping[str, Any], which: str) -> Point:
-    return Point(row[f"{which}_us"], row[f"{_kind(metric)}_{which}"], row[f"{which}_break"])
+    return Point(row[f"{which}_us"], row[f"{which}_{_kind(metric)}"], row[f"{which}_break"])
 
 
 @dataclass

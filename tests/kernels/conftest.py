@@ -76,7 +76,7 @@ def spec_of(
         "channel": None,
         "order_by": (),
         "key": Key(KeyKind.CONTENT),
-        "segment_us": HOUR_US,
+        "segment_length_us": HOUR_US,
         "future_tolerance_us": None,
         "reject_limits": RejectLimits(),
         "parse_version": "1",
@@ -91,14 +91,14 @@ def assert_every_line_is_accounted_for(outcome: ReadOutcome) -> None:
     """The one identity that no read may break, for the lines read now and for the file as a whole."""
     assert outcome.counts.is_balanced, outcome.counts
     assert sum(outcome.rejects_by_reason.values()) == outcome.counts.rejected
-    assert sum(fragment.rows for fragment in outcome.fragments) == outcome.counts.kept
+    assert sum(fragment.readings for fragment in outcome.fragments) == outcome.counts.kept
     if outcome.fingerprint is not None:
         assert outcome.fingerprint.counts.is_balanced, outcome.fingerprint.counts
 
 
 def read_fragments(fragments: Sequence[Fragment], spec: ReadSpec) -> pa.Table:
     """The readings of these fragments in file order."""
-    tables = [read_fragment(fragment.file, fragment.row_group) for fragment in fragments]
+    tables = [read_fragment(fragment.path, fragment.row_group) for fragment in fragments]
     return pa.concat_tables([readings_schema(spec).empty_table(), *tables]).sort_by(POSITION)
 
 

@@ -53,12 +53,12 @@ def part(
 ) -> dict[str, object]:
     """The columns of a part that depend on the readings."""
     points = points_of(aggregate, rows, types)
-    names = ["int_value", "float_value", "at_us", "pivot", "offset_sum", "offset_square_sum"]
+    names = ["value_int", "value_float", "at_us", "pivot", "offset_sum", "offset_square_sum"]
     found: dict[str, object] = {"points": len(points), **dict.fromkeys(names)}
     if not points or aggregate.function is AggregateFunction.COUNT:
         return found
     values = [value for _, value in points]
-    field = "float_value" if isinstance(values[0], float) else "int_value"
+    field = "value_float" if isinstance(values[0], float) else "value_int"
     match aggregate.function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
             found[field] = left_sum(values)
@@ -89,11 +89,11 @@ def parts(
         grouped.setdefault(bucket, []).append(row)
     return [
         {
-            "segment_start_us": start_us,
+            "segment_us": start_us,
             "rollup": rollup.name,
             "aggregate": aggregate.name,
             "channel": channel,
-            "bucket_start_us": start,
+            "bucket_us": start,
             "bucket_end_us": end,
             "label": label,
             **part(aggregate, own),

@@ -243,7 +243,7 @@ def test_half_a_gigabyte_is_read_in_what_a_fragment_takes(tmp_path: Path) -> Non
         "from pathlib import Path\n"
         "from tests.kernels.conftest import Desk, spec_of\n"
         "from disarray.kernels.reading.file_reader import read_file\n"
-        f"desk = Desk(Path({str(tmp_path)!r}), spec_of(segment_us=86_400_000_000), name='big.csv')\n"
+        f"desk = Desk(Path({str(tmp_path)!r}), spec_of(segment_length_us=86_400_000_000), name='big.csv')\n"
         "writer = desk.writer()\n"
         "outcome = read_file(desk.request(), writer)\n"
         "assert outcome.status == 'read', outcome.message\n"

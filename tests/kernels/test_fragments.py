@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from blake3 import blake3
 from hypothesis import given, settings
@@ -42,7 +43,7 @@ def test_readings_are_cut_by_aligned_segment_also_before_1970(tmp_path: Path) ->
     builder = FragmentBuilder(SPEC, MemorySink())
     builder.add(readings((HOUR_US, 1, 1, ""), (-1, 2, 1, ""), (HOUR_US + 5, 3, 1, ""), (0, 4, 1, "")))
     builder.cut()
-    assert [(part.segment_start_us, part.rows) for part in builder.fragments] == [
+    assert [(part.segment_us, part.readings) for part in builder.fragments] == [
         (-HOUR_US, 1),
         (0, 1),
         (HOUR_US, 2),
@@ -115,10 +116,13 @@ def test_what_is_written_is_read_back_bit_by_bit(
         each.cut()
     file = writer.close()
     assert file is not None
-    assert (file.size, file.row_groups) == (path.stat().st_size, len(builder.fragments))
+    assert (file.bytes, pq.read_metadata(path).num_row_groups) == (
+        path.stat().st_size,
+        len(builder.fragments),
+    )
     assert file.checksum == blake3(path.read_bytes()).hexdigest()
     for part, kept in zip(builder.fragments, memory.tables, strict=True):
-        assert digest_table(read_fragment(part.file, part.row_group)) == digest_table(kept)
+        assert digest_table(read_fragment(part.path, part.row_group)) == digest_table(kept)
 
 
 def test_fragments_of_many_files_share_one_parquet_file(tmp_path: Path) -> None:
@@ -218,7 +222,7 @@ def test_the_readings_of_a_big_file_are_written_as_they_come(monkeypatch: pytest
         builder.add(readings(*[(at * HOUR_US // 2 + second, 1, 1, "x") for second in range(10)]))
         assert builder._held_bytes < 4_000
     builder.cut()
-    assert sum(part.rows for part in builder.fragments) == 1000
+    assert sum(part.readings for part in builder.fragments) == 1000
     assert sorted(row for table in sink.tables for row in table.column("_event_us").to_pylist()) == [
         at * HOUR_US // 2 + second for at in range(100) for second in range(10)
     ]
@@ -228,7 +232,7 @@ def test_a_file_that_would_shatter_into_endless_fragments_fails(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fragments_module, "_MAX_FRAGMENTS_PER_FILE", 5)
-    desk.spec = replace(desk.spec, segment_us=1_000_000)
+    desk.spec = replace(desk.spec, segment_length_us=1_000_000)
     outcome = desk.write(HEADER + lines(0, 10)).read()
     assert "longer segment" in (outcome.message or "")
 
@@ -259,5 +263,5 @@ def test_a_file_that_holds_one_channel_after_the_other_does_not_crumble(
     for _ in range(20):
         builder.add(readings(*[(hour * HOUR_US, 1, 1, "x") for hour in range(20)]))
     builder.cut()
-    assert sum(part.rows for part in builder.fragments) == 400
+    assert sum(part.readings for part in builder.fragments) == 400
     assert len(builder.fragments) <= 20 * 3

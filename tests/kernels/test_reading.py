@@ -88,8 +88,8 @@ def test_a_taken_last_line_stays_through_a_reingest_of_the_unchanged_file(desk: 
 
 def test_a_line_taken_when_quiet_shares_no_fragment_with_the_lines_before_it(desk: Desk) -> None:
     outcome = desk.write(HEADER + lines(0, 2) + b"2024-01-01T00:30:00,1").read(ReadReason.QUIET)
-    assert [fragment.rows for fragment in outcome.fragments] == [2, 1]
-    assert len({fragment.segment_start_us for fragment in outcome.fragments}) == 1
+    assert [fragment.readings for fragment in outcome.fragments] == [2, 1]
+    assert len({fragment.segment_us for fragment in outcome.fragments}) == 1
 
 
 def test_a_file_rewritten_in_place_with_the_same_size_and_time_is_found(desk: Desk) -> None:

@@ -44,7 +44,7 @@ def read_real(tmp_path: Path, name: str, zone: str, pattern: str) -> Iterator[pa
         channel=None,
         order_by=(),
         key=Key(KeyKind.CONTENT),
-        segment_us=86_400_000_000,
+        segment_length_us=86_400_000_000,
         future_tolerance_us=None,
         reject_limits=RejectLimits(),
         parse_version="1",

@@ -53,7 +53,7 @@ def parts_of(
     for segment in segments_over(START_US, last_us, length_us=segment_us):
         own = [f for f in world.fragments if segment.contains(f.readings.column("_event_us")[0].as_py())]
         for row in scan_segment(segment, own, spec).rollup_parts.to_pylist():
-            found.setdefault((row["channel"], row["bucket_start_us"], row["aggregate"]), []).append(row)
+            found.setdefault((row["channel"], row["bucket_us"], row["aggregate"]), []).append(row)
     return found
 
 
@@ -63,7 +63,7 @@ def value_of(function: AggregateFunction, rows: list[dict[str, Any]]) -> int | f
         [
             RollupPart(
                 points=row["points"],
-                value=row["float_value"] if row["int_value"] is None else row["int_value"],
+                value=row["value_float"] if row["value_int"] is None else row["value_int"],
                 pivot=row["pivot"],
                 offset_sum=row["offset_sum"],
                 offset_square_sum=row["offset_square_sum"],
@@ -117,7 +117,7 @@ def _sum_by_segment(aggregate: Aggregate, rows: list[Row], segment_us: int) -> f
     by_segment: dict[int, list[Row]] = {}
     for row in rows:
         by_segment.setdefault(row.event_us // segment_us, []).append(row)
-    sums = [part(aggregate, own)["float_value"] for own in by_segment.values()]
+    sums = [part(aggregate, own)["value_float"] for own in by_segment.values()]
     present = [each for each in sums if isinstance(each, float)]
     return float(left_sum(present)) if present else None
 
@@ -166,7 +166,7 @@ def test_readings_left_out_by_where_cannot_overflow() -> None:
     segment = next(segments_over(0, 0, length_us=DAY))
     spec = replace(SPEC, rollups=(rollup,))
     result = scan_segment(segment, [fragment("a", (1, 3), (2, 2**62))], spec)
-    assert result.rollup_parts.column("int_value").to_pylist() == [9]
+    assert result.rollup_parts.column("value_int").to_pylist() == [9]
     always = replace(rollup, aggregates=(replace(square, where=None),))
     with pytest.raises(ExpressionOverflowError, match="i \\* i leaves int64 in the segment of TOOL07"):
         scan_segment(segment, [fragment("a", (1, 3), (2, 2**62))], replace(SPEC, rollups=(always,)))

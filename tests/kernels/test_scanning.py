@@ -35,7 +35,7 @@ def expected_tables(world: World) -> tuple[list[dict[str, object]], list[dict[st
     """Summary and rollup rows as the law has them."""
     channels = by_channel(merge(world.rows, world.spec).winners)
     summary_rows = [
-        {"segment_start_us": START_US, "channel": channel, "metric": metric.name, **row}
+        {"segment_us": START_US, "channel": channel, "metric": metric.name, **row}
         for metric in world.spec.metrics
         for channel, rows in channels.items()
         for row in summaries(metric, rows)

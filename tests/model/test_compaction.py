@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from disarray.model.compaction import PACK_FRAGMENTS, pack_groups, plan_compaction
-from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
+from disarray.model.fragments import FragmentEntry, FragmentId, FragmentState
 
 
 def entry(uri: str, row_group: int, *, cut: int | None = None, state: str = "active") -> FragmentEntry:

@@ -47,7 +47,7 @@ def test_every_key_of_a_dataset_reaches_its_value(document: Document, specs: Spe
     assert dataset.roots == ("/project/share",)
     assert dataset.subject.kind is SubjectKind.PATH
     assert dataset.key.kind is KeyKind.COLUMNS
-    assert (dataset.segment_us, dataset.horizon_us, dataset.quiet_after_us) == (
+    assert (dataset.segment_length_us, dataset.horizon_us, dataset.quiet_after_us) == (
         6 * HOUR,
         40 * DAY,
         5 * MINUTE,
@@ -144,7 +144,7 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
     assert dataset.key.kind is KeyKind.CONTENT
     assert dataset.on_shrink is OnShrink.PARK
     assert dataset.horizon_us is None
-    assert dataset.segment_us == DAY
+    assert dataset.segment_length_us == DAY
     assert dataset.columns[0].source.names == ("power",)
 
 
@@ -165,7 +165,7 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
         ("files", [], "dataset[0].files: expected a list of at least 1, found an empty list"),
         ("name", "My Data", "dataset[0].name: expected a name of a–z"),
         ("subject", {"path": "x(.*)"}, "expected a regular expression with the group (?P<subject>…), found"),
-        ("subject", {}, "subject: expected one of path, file_name, preamble, constant, found nothing"),
+        ("subject", {}, "subject: expected one of path, file_name, preamble, constant, delivery, found nothing"),
         ("subject", {"preamble": "seriel"}, "there is no preamble field 'seriel'; did you mean 'serial'?"),
         ("subject", {"path": "(?P<subject>x)", "constant": "A"}, "found path, constant"),
         ("metrics.charge.kind", "integrall", "dataset[0].metrics.charge.kind: expected one of sum"),
@@ -217,7 +217,7 @@ def test_a_fault_names_file_key_expectation_and_near_miss(
         ("files", "dataset[0].files: expected"),
         ("roots", "dataset[0].roots: expected"),
         ("format", "dataset[0].format: expected the name of a format, or a table"),
-        ("subject", "dataset[0].subject: expected one of path, file_name, preamble, constant, found nothing"),
+        ("subject", "dataset[0].subject: expected one of path, file_name, preamble, constant, delivery, found nothing"),
         ("zone", "dataset[0].zone: expected a time zone such as Europe/Berlin, found nothing"),
         ("metrics.charge.max_gap", "an integral must not bridge gaps"),
         ("metrics.cycles.input", "a metric of kind sum needs one"),

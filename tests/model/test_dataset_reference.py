@@ -13,6 +13,7 @@ REFERENCE = Path(__file__).parents[2] / "docs" / "dataset-reference.md"
 SECTIONS = {
     "dataset": "Dataset",
     "subject": "Subject",
+    "events": "Events",
     "event_time": "Event time",
     "start": "Start",
     "column": "Column",
@@ -39,7 +40,8 @@ def documented() -> dict[str, set[str]]:
 
 
 def every_key(document: dict[str, Any], specs: Specs) -> dict[str, set[str]]:
-    """What the reader knows, once a relative start has made it ask for that table too."""
+    """What the reader knows, once a relative start and events have made it ask for their tables too."""
+    document["dataset"][0]["events"] = {"subject": "tool"}
     document["dataset"][0]["event_time"] = {
         "from": "t",
         "layouts": "relative s",

@@ -6,16 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from disarray.model.plan import (
-    CatalogChanges,
-    FileChange,
-    FragmentEntry,
-    FragmentId,
-    FragmentState,
-    plan_changes,
-    plan_scans,
-    scan_unit,
-)
+from disarray.model.catalog_changes import CatalogChanges, FileChange, plan_changes
+from disarray.model.fragments import FragmentEntry, FragmentId, FragmentState
+from disarray.model.scan_units import plan_scans, scan_unit
 
 URI = "file:///a"
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from disarray.errors import RebuildBlockedError
-from disarray.model.plan import FileChange, FragmentEntry, FragmentId, FragmentState
+from disarray.model.catalog_changes import FileChange
+from disarray.model.fragments import FragmentEntry, FragmentId, FragmentState
 from disarray.model.rebuild_plan import plan_reread
 
 HOUR = 3600

@@ -38,9 +38,9 @@ for room in ("disarray.worker", "disarray.engine", "disarray.broker", "disarray.
     assert room not in sys.modules, room
 """
 RUN = """
-from disarray.cli.main import app
+from disarray.cli.main import make_app
 try:
-    app(sys.argv[1:], prog_name="disarray")
+    make_app(sys.argv[1:])(sys.argv[1:], prog_name="disarray")
 except SystemExit as end:
     assert not end.code, end.code
 """

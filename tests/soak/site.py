@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from disarray.control.queue import Holder, Incarnation
 from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
 from disarray.store.lake import Lake
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.worker.housekeeping_settings import DEFAULTS
 from disarray.worker.workplace import Workplace
 from tests.soak.landing import Inbox, description
 from tests.soak.line import Line
@@ -33,7 +33,8 @@ PATTERNS = {
     "Worker03": "TOOL4*, TOOL5*, TOOL6*, TOOL0*",
 }
 # Far below what an installation may set, so that an hour of housekeeping fits into minutes.
-HOUSEKEEPING = HousekeepingSettings(
+HOUSEKEEPING = replace(
+    DEFAULTS,
     cold_after=timedelta(seconds=20),
     compact_fragments=4,
     compact_readings=20_000,

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import connections, files, queue
+from disarray.control import blacklist, claims, connections, queue
 from disarray.store.audit.audit import AuditSettings, Outcome, audit
 from disarray.store.audit.rules import RULES
 from disarray.store.lake import Lake
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from disarray.control.connections import Connection
+    from tests.databases import Databases
 
 pytestmark = pytest.mark.postgres
 
@@ -57,9 +58,9 @@ def populate(plant: Plant) -> None:
     plant.notify(dead)
     with plant.pool.connection() as connection:
         items = queue.fetch_items(connection, plant.place.holder)
-        failures = [queue.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items]
-        queue.fail_items(connection, failures, plant.place.holder)
-        files.blacklist_file(connection, str(refused), "T2", reason="a test", by="tester")
+        failures = [claims.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items]
+        claims.fail_items(connection, failures, plant.place.holder)
+        blacklist.blacklist_file(connection, str(refused), "T2", reason="a test", by="tester")
     plant.drain()
 
 
@@ -96,19 +97,13 @@ def filled(shared_dsn: str, server_dsn: str, tmp_path_factory: pytest.TempPathFa
 
 
 @pytest.fixture
-def world(filled: tuple[str, Path], server_dsn: str, tmp_path: Path) -> Iterator[World]:
+def world(filled: tuple[str, Path], databases: Databases, tmp_path: Path) -> Iterator[World]:
     dsn, lake = filled
-    name = f"disarray_audited_{uuid.uuid4().hex}"
-    template = psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]
-    assert isinstance(template, str)
-    copy = sql.SQL("create database {} template {}").format(sql.Identifier(name), sql.Identifier(template))
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(copy)
+    name = databases.create(template=str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
     shutil.copytree(lake, tmp_path / "lake")
-    with connections.connect(psycopg.conninfo.make_conninfo(dsn, dbname=name)) as connection:
+    with connections.connect(databases.dsn(name)) as connection:
         yield World(connection, Lake(tmp_path / "lake"))
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(name)))
+    databases.discard(name)
 
 
 QUEUED = """
@@ -189,7 +184,7 @@ DAMAGES = {
     "leases_that_ran_out_are_returned": LOCK.format(holder="Worker01", lease="-1 h", subjects="{T1}"),
     "due_subjects_are_called": QUEUED.format(kind="reconcile", uri="", age="1 h", attempts=0),
     "due_subjects_are_served": "with bound as (update disarray.instance set subject_patterns = '{OTHER}'), "
-    "called as (update disarray.subject set next_turn_at = disarray.clock())"
+    "called as (update disarray.subject set live_turn_at = disarray.clock())"
     + QUEUED.format(kind="reconcile", uri="", age="1 h", attempts=0),
     "attempts_are_limited": QUEUED.format(kind="reconcile", uri="", age="0", attempts=5),
     "what_is_kept_of_a_file_is_limited": """

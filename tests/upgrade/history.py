@@ -6,9 +6,10 @@ import random
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import files
+from disarray.control import blacklist
 from disarray.control.files import Reason
 from disarray.demo.factory import LATE_TOOL, Factory
+from tests.reading_lines import HEADER, reading_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -112,7 +113,6 @@ kind = "integral"
 input = "watts"
 max_gap = "2 h"
 """
-CELLS_HEADER = "time,sensor,part,work_order,volts\n"
 METERS_HEADER = "time,watts\n"
 BEGIN = datetime(2025, 10, 25, 6, tzinfo=UTC)
 
@@ -131,24 +131,22 @@ def write_history(plant: Plant) -> None:
     _hold_back(plant, f"tools/{reports[8].name}", reports[8].text)
 
     first, second = cells(1, from_hour=24), cells(2, from_hour=30)
-    plant.ingest(plant.write("cells/C1/first.csv", CELLS_HEADER + first))
-    plant.ingest(
-        plant.write("cells/C1/second.csv", CELLS_HEADER + second + "2025-10-26T10:00:00Z,a,none,W1,1\n")
-    )
-    grown = plant.write("cells/C1/grown.csv", CELLS_HEADER + cells(3, from_hour=60)[:400])
+    plant.ingest(plant.write("cells/C1/first.csv", HEADER + first))
+    plant.ingest(plant.write("cells/C1/second.csv", HEADER + second + "2025-10-26T10:00:00Z,a,none,W1,1\n"))
+    grown = plant.write("cells/C1/grown.csv", HEADER + cells(3, from_hour=60)[:400])
     plant.ingest(grown)
-    plant.ingest(plant.write("cells/C1/grown.csv", CELLS_HEADER + cells(3, from_hour=60)))
-    _hold_back(plant, "cells/C1/grown.csv", CELLS_HEADER + cells(3, from_hour=60) + cells(4, from_hour=62))
-    plant.ingest(plant.write("cells/C1/copy_of_first.csv", CELLS_HEADER + first))
-    plant.ingest(plant.write("cells/C1/between.csv", CELLS_HEADER + cells(5, from_hour=40)))
-    removed = plant.write("cells/C1/removed.csv", CELLS_HEADER + cells(6, from_hour=36))
+    plant.ingest(plant.write("cells/C1/grown.csv", HEADER + cells(3, from_hour=60)))
+    _hold_back(plant, "cells/C1/grown.csv", HEADER + cells(3, from_hour=60) + cells(4, from_hour=62))
+    plant.ingest(plant.write("cells/C1/copy_of_first.csv", HEADER + first))
+    plant.ingest(plant.write("cells/C1/between.csv", HEADER + cells(5, from_hour=40)))
+    removed = plant.write("cells/C1/removed.csv", HEADER + cells(6, from_hour=36))
     plant.ingest(removed)
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(removed), "C1", reason="a loose cable", by="ada")
+        blacklist.blacklist_file(connection, str(removed), "C1", reason="a loose cable", by="ada")
     plant.drain()
-    plant.ingest(plant.write("cells/C1/too_late.csv", CELLS_HEADER + cells(7, from_hour=0)))
-    _hold_back(plant, "cells/C1/last.csv", CELLS_HEADER + cells(8, from_hour=50))
-    open_end = plant.write("cells/C2/open_end.csv", CELLS_HEADER + cells(9, from_hour=3).removesuffix("\n"))
+    plant.ingest(plant.write("cells/C1/too_late.csv", HEADER + cells(7, from_hour=0)))
+    _hold_back(plant, "cells/C1/last.csv", HEADER + cells(8, from_hour=50))
+    open_end = plant.write("cells/C2/open_end.csv", HEADER + cells(9, from_hour=3).removesuffix("\n"))
     plant.ingest(open_end)
     plant.ingest(open_end, reason=Reason.QUIET)
 
@@ -159,14 +157,9 @@ def write_history(plant: Plant) -> None:
 
 def cells(seed: int, *, from_hour: int) -> str:
     """Some readings of six hours."""
-    generator = random.Random(seed)
-    lines = []
-    for _ in range(40):
-        at = BEGIN + timedelta(hours=from_hour, minutes=generator.randrange(360))
-        part, order = generator.choice(["", "0", "1", "2", "7"]), generator.choice(["W1", "W2"])
-        volts = generator.choice(["", "0.1", "0.30000000000000004", "7.25", "-3.5", "1e-3", "3e-290"])
-        lines.append(f"{at.isoformat()},{generator.choice('abb')},{part},{order},{volts}\n")
-    return "".join(lines)
+    generator, begin = random.Random(seed), BEGIN + timedelta(hours=from_hour)
+    times = [begin + timedelta(minutes=generator.randrange(360)) for _ in range(40)]
+    return "".join(reading_line(generator, at) for at in times)
 
 
 def meters(seed: int, *, day: int) -> str:

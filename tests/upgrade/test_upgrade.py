@@ -16,7 +16,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import connections, files, quarantine
+from disarray.control import blacklist, connections, files, quarantine
 from disarray.control.migrations import check_schema, migrate
 from disarray.errors import SchemaMissingError
 from disarray.store.audit.audit import AuditSettings, audit
@@ -114,7 +114,7 @@ def fresh_numbers(fresh: Plant, home: Path) -> dict[str, list[list[str]]]:
         fresh.ingest(path)
         if path.name == "removed.csv":
             with fresh.pool.connection() as connection:
-                files.blacklist_file(connection, str(path), "C1", reason="a loose cable", by="ada")
+                blacklist.blacklist_file(connection, str(path), "C1", reason="a loose cable", by="ada")
             fresh.drain()
         if path.name == "open_end.csv":
             fresh.ingest(path, reason=files.Reason.QUIET)

@@ -68,7 +68,16 @@ def test_every_route_refuses_a_scope_that_is_too_small_and_takes_the_rest(
 
 
 def test_what_changes_something_needs_more_than_reading() -> None:
-    assert {route.scope for route in ROUTES if route.method == "POST"} == {Scope.OPERATE, Scope.ADMIN}
+    assert {route.scope for route in ROUTES if route.method == "POST"} == {
+        Scope.PRODUCE,
+        Scope.OPERATE,
+        Scope.ADMIN,
+    }
+
+
+def test_a_caller_can_ask_who_they_are(empty_app: Starlette, shared_pool: Pool) -> None:
+    client = Client(empty_app, token=add_token(shared_pool, "grace hopper", Scope.OPERATE))
+    assert client.get("whoami") == {"token_name": "grace hopper", "scope": "operate"}
 
 
 def test_a_token_ends_when_it_is_revoked_or_has_expired(empty_app: Starlette, shared_pool: Pool) -> None:
@@ -152,6 +161,6 @@ def test_a_page_of_another_site_cannot_post_through_a_browser_here(embedded_app:
     # What a form of a foreign page can send without asking first.
     for media_type in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
         response = Client(embedded_app, token=LOCAL_TOKEN.text).http.post(
-            "/api/v1/tokens/revoke", content=b'{"name": "x"}', headers={"Content-Type": media_type}
+            "/api/v1/tokens/revoke", content=b'{"token_name": "x"}', headers={"Content-Type": media_type}
         )
         assert response.status_code == 415

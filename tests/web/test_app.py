@@ -48,7 +48,7 @@ def client(empty_app: Starlette, token: str) -> Client:
         ({"status": "lost"}, "status: expected one of pending, processed"),
         ({"subject_key": ""}, "subject_key: expected 1 to 256 characters"),
         ({"subject_key": "a\x00b"}, "subject_key: expected a text like"),
-        ({"nonsense": "1"}, "nonsense: expected no such name; there are status, subject_key, limit"),
+        ({"nonsense": "1"}, "nonsense: expected no such name; there are limit, after, status, subject_key"),
     ],
     ids=str,
 )
@@ -93,7 +93,7 @@ def test_a_body_that_is_not_as_documented_is_refused(client: Client, body: bytes
         "/api/v1/files/reingest", content=body, headers={"Content-Type": "application/json"}
     )
     assert response.status_code == 400, response.text
-    assert set(response.json()) == {"title", "status", "detail"}
+    assert set(response.json()) == {"type", "title", "status", "detail", "request_id", "errors"}
 
 
 def test_a_body_beyond_the_limit_is_refused_also_where_its_length_is_not_told(client: Client) -> None:

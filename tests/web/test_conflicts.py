@@ -14,7 +14,7 @@ pytestmark = pytest.mark.postgres
 
 
 def test_files_that_disagree_are_listed_and_counted_with_each_of_them(plant: Plant, ada: Client) -> None:
-    assert ada.get("conflicts") == {"conflicts": [], "more": False}
+    assert ada.get("conflicts") == {"conflicts": [], "next": None}
     correction = plant.write("TOOL07/correction.csv", "time,watts,good\n2026-10-01T09:00:00+00:00,77.5,1\n")
     plant.ingest(correction)
     [found] = ada.get("conflicts", subject_key="TOOL07")["conflicts"]

@@ -21,10 +21,31 @@ def total(ada: Client) -> object:
 def test_files_are_listed_by_uri_and_the_list_says_when_there_are_more(plant: Plant, ada: Client) -> None:
     listed = ada.get("files")
     assert [file["source_uri"].rpartition("/")[2] for file in listed["files"]] == ["0.csv", "new.csv"]
-    assert (listed["more"], listed["files"][0]["status"]) == (False, "processed")
-    assert ada.get("files", limit="1")["more"] is True
+    assert (listed["next"], listed["files"][0]["status"]) == (None, "processed")
     assert ada.get("files", status="failed")["files"] == []
     assert ada.get("files", subject_key="TOOL08")["files"] == []
+
+
+def test_file_1001_is_reached_by_following_the_links(plant: Plant, ada: Client) -> None:
+    with plant.pool.connection() as connection:
+        connection.execute(
+            """
+            insert into disarray.file_info (source_uri, subject_key, status, first_seen_at, last_seen_at)
+            select 'file:///more/' || number, 'TOOL09', 'processed', now(), now()
+            from generate_series(1, 1001) as number
+            """
+        )
+    path: str | None = "/api/v1/files?limit=1000&subject_key=TOOL09"
+    pages = []
+    while path is not None:
+        response = ada.http.get(path)
+        pages.append(response.json())
+        path = response.links["next"]["url"] if "next" in response.links else None
+    assert [len(page["files"]) for page in pages] == [1000, 1]
+    assert len({file["source_uri"] for page in pages for file in page["files"]}) == 1001
+    assert pages[-1]["next"] is None
+    refused = ada.get("files", after="nonsense", expect=422)
+    assert "'nonsense' is no place in the list of files" in refused["detail"]
 
 
 def test_a_file_is_shown_with_its_whole_history(plant: Plant, ada: Client) -> None:

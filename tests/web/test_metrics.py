@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from disarray.agent.monitoring import AgentFigures, metrics_text
 from disarray.control.timings import BOUNDS_SECONDS, Timings
+from tests.web.conftest import report
 
 if TYPE_CHECKING:
     from tests.plant import Plant
@@ -21,8 +23,8 @@ DEPLOY = Path(__file__).parents[2] / "deploy"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
-def samples(client: Client) -> Samples:
-    response = client.http.get("/metrics")
+def samples(client: Client, **parameters: str) -> Samples:
+    response = client.http.get("/metrics", params=parameters)
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/plain; version=0.0.4")
     return {
@@ -57,15 +59,58 @@ def test_the_backlog_and_its_age_are_told(plant: Plant, ada: Client) -> None:
     plant.notify(plant.write("TOOL07/12.csv", "time,watts,good\n"))
     found = samples(ada)
     assert found["disarray_queue_items", with_labels(status="available")] == 1
+    assert found["disarray_queue_lane_items", with_labels(lane="live")] == 1
+    assert found["disarray_queue_lane_items", with_labels(lane="backfill")] == 0
     assert found["disarray_queue_oldest_seconds", ()] > 0
     assert found["disarray_files_known", with_labels(status="pending")] == 1
-    assert found["disarray_instance_seen_seconds", with_labels(instance="Worker01", state="active")] >= 0
+    assert found["disarray_instance_seen_seconds", with_labels(worker="Worker01", state="active")] >= 0
 
 
 @pytest.mark.postgres
 def test_no_label_names_a_subject_or_a_file(ada: Client, late: str) -> None:
     labels = {label for _, given in samples(ada) for label, _ in given}
-    assert labels == {"outcome", "le", "status", "state", "instance", "event", "route", "version"}
+    assert labels == {"outcome", "le", "status", "lane", "state", "worker", "event", "route", "version"}
+
+
+@pytest.mark.postgres
+def test_what_a_label_tells_apart_can_be_summed(plant: Plant, ada: Client, late: str) -> None:
+    dead = plant.write("TOOL07/dead.csv", "a,b\n1,2\n")
+    plant.ingest(dead)
+    plant.notify(plant.write("TOOL07/12.csv", "time,watts,good\n"), plant.write("TOOL08/1.csv", report(1)))
+    with plant.pool.connection() as connection:
+        # One of two items was tried and waits for its next attempt.
+        connection.execute(
+            "update disarray.ingest_queue set available_at = now() + interval '1 h' where subject_key = 'TOOL08'"
+        )
+    found = samples(ada)
+
+    def total(name: str) -> float:
+        return sum(value for (own, _), value in found.items() if own == name)
+
+    queued = ada.get("queue")["items"]
+    assert total("disarray_queue_items") == total("disarray_queue_lane_items") == len(queued) == 2
+    assert found["disarray_queue_items", with_labels(status="available")] == 1
+    assert found["disarray_queue_items", with_labels(status="delayed")] == 1
+    assert total("disarray_files_known") == len(ada.get("files")["files"])
+    counted = ada.get("figures/duplicates")
+    # The late file was read, and part of it is parked: it is one file.
+    assert (counted["files_read"], total("disarray_files_total"), total("disarray_files_parked_total")) == (
+        3,
+        3,
+        1,
+    )
+    assert total("disarray_readings_total") == counted["readings_seen"]
+    assert total("disarray_instances") == len(ada.get("instances")["instances"]) == 1
+    assert total("disarray_subjects") == 2
+
+
+@pytest.mark.postgres
+def test_facts_and_what_is_of_this_process_can_be_asked_for_apart(plant: Plant, ada: Client) -> None:
+    facts, process = ({name for name, _ in samples(ada, of=of)} for of in ("facts", "process"))
+    assert facts & process == set()
+    assert facts | process == {name for name, _ in samples(ada)}
+    assert "disarray_commits_total" in facts
+    assert "disarray_commit_seconds_count" in process
 
 
 def named_in(text: str) -> set[str]:
@@ -82,7 +127,14 @@ def test_dashboard_and_alerts_name_only_what_is_exported(ada: Client, late: str)
     assert named_in("\n".join(asked)) <= exported
     alerts = (DEPLOY / "prometheus" / "alerts.yml").read_text()
     assert len(named_in(alerts)) >= 5
-    assert named_in("\n".join(line for line in alerts.splitlines() if "expr:" in line)) <= exported
+    of_agents = {
+        name
+        for family in text_string_to_metric_families(metrics_text(AgentFigures(stepped_us=0), now_us=0))
+        for name in {sample.name for sample in family.samples}
+    }
+    assert (
+        named_in("\n".join(line for line in alerts.splitlines() if "expr:" in line)) <= exported | of_agents
+    )
 
 
 def test_a_duration_is_counted_in_the_class_that_it_fits() -> None:

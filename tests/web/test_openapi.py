@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import is_dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 import pytest
@@ -13,6 +15,9 @@ from disarray.documentation.rest_page import reference
 from disarray.web.openapi import openapi_document
 from disarray.web.route import Scope
 from disarray.web.routes import ROUTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCUMENT = openapi_document(ROUTES)
 PAGE = Path(__file__).parents[2] / "docs" / "rest-api.md"
@@ -41,7 +46,10 @@ def test_every_action_asks_for_a_reason_and_takes_a_key() -> None:
         if route.method != "POST":
             continue
         operation = DOCUMENT["paths"][route.path]["post"]
-        assert [each["name"] for each in operation["parameters"]] == ["Idempotency-Key"]
+        assert "Idempotency-Key" in [each["name"] for each in operation["parameters"]]
+        if route.body is not None:
+            continue
+        assert len(operation["parameters"]) == 1
         name = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
         body = DOCUMENT["components"]["schemas"][name]
         assert body["additionalProperties"] is False
@@ -53,6 +61,43 @@ def test_every_action_asks_for_a_reason_and_takes_a_key() -> None:
 def test_every_schema_is_one(name: str) -> None:
     schema = {"$ref": f"#/components/schemas/{name}", "components": DOCUMENT["components"]}
     jsonschema_rs.Draft202012Validator(schema)
+
+
+def examples() -> Iterator[tuple[str, Any, Any]]:
+    for path, methods in DOCUMENT["paths"].items():
+        for method, operation in methods.items():
+            answers = [each["content"] for each in operation["responses"].values()]
+            for content in (*answers, operation.get("requestBody", {"content": {}})["content"]):
+                for described in content.values():
+                    if "example" in described:
+                        yield f"{method} {path}", described["schema"], described["example"]
+
+
+@pytest.mark.parametrize(("schema", "example"), [pytest.param(*each[1:], id=each[0]) for each in examples()])
+def test_every_example_is_as_its_schema_says(schema: Any, example: Any) -> None:
+    jsonschema_rs.Draft202012Validator({**schema, "components": DOCUMENT["components"]}).validate(example)
+
+
+def test_every_object_has_an_example_and_no_name_was_forgotten() -> None:
+    shown = {name for name, _, _ in examples()}
+    wanted = {
+        f"{route.method.lower()} {route.path}"
+        for route in ROUTES
+        if is_dataclass(route.answers) or route.method == "POST"
+    }
+    assert wanted <= shown
+
+    def forgotten(value: Any) -> Iterator[str]:
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if inner == name or inner == [name]:
+                    yield name
+                yield from forgotten(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                yield from forgotten(inner)
+
+    assert sorted(set(forgotten([example for _, _, example in examples()]))) == []
 
 
 def test_the_page_is_the_document() -> None:

@@ -51,22 +51,22 @@ def test_a_discarded_dead_letter_is_no_longer_listed(plant: Plant, ada: Client, 
 
 def test_a_worker_is_paused_drained_and_resumed(plant: Plant, ada: Client) -> None:
     for action, state in (("pause", "paused"), ("resume", "active"), ("drain", "draining")):
-        told = ada.post(f"instances/{action}", instance="Worker01", reason="maintenance")
-        assert told == {"instance": "Worker01", "state": state}
+        told = ada.post(f"instances/{action}", instance_name="Worker01", reason="maintenance")
+        assert told == {"instance_name": "Worker01", "state": state}
         [instance] = ada.get("instances")["instances"]
         assert instance["state"] == state
     plant.notify(plant.write("TOOL07/12.csv", report(12)))
     assert plant.drain() == []
-    ada.post("instances/resume", instance="Worker01", reason="done")
+    ada.post("instances/resume", instance_name="Worker01", reason="done")
     assert len(plant.drain()) == 1
-    ada.post("instances/pause", instance="Worker99", reason="x", expect=404)
+    ada.post("instances/pause", instance_name="Worker99", reason="x", expect=404)
 
 
 def test_runs_and_events_are_listed_newest_first(plant: Plant, ada: Client, late: str) -> None:
     runs = ada.get("runs", subject_key="TOOL07")["runs"]
     assert len(runs) == 3
     assert runs[0]["committed_at"] > runs[-1]["committed_at"]
-    assert ada.get("runs", limit="1")["more"] is True
+    assert ada.get("runs", limit="1")["next"] is not None
     events = ada.get("events", source_uri=late)["events"]
     assert [event["event_type"] for event in events] == ["completed", "enqueued"]
     assert ada.get("events", since="2100-01-01T00:00:00Z")["events"] == []

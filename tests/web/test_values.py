@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +14,8 @@ from disarray.web.api import rollups
 from tests.cli.conftest import report
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.plant import Plant
     from tests.web.conftest import Client
 
@@ -127,12 +132,65 @@ def test_rollups_and_subjects_beyond_the_limit_are_refused_or_cut_and_said_so(
     plant: Plant, ada: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ada.get("subjects", limit="1")
-    assert (len(whole["subjects"]), whole["more"]) == (1, False)
+    assert (len(whole["subjects"]), whole["next"]) == (1, None)
     plant.ingest(plant.write("TOOL08/a.csv", report(0)))
     cut = ada.get("subjects", limit="1")
-    assert ([each["subject_key"] for each in cut["subjects"]], cut["more"]) == (["TOOL07"], True)
+    assert ([each["subject_key"] for each in cut["subjects"]], cut["next"] is not None) == (["TOOL07"], True)
     monkeypatch.setattr(rollups, "MOST_VALUES", 3)
     refused = ada.get("rollups", subject_key="TOOL07", rollup="hourly", expect=422)
     assert "more than 3 parts of buckets" in refused["detail"]
     one = ("2026-10-01T09:00:00Z", "2026-10-01T10:00:00Z")
     assert len(ada.get("rollups", subject_key="TOOL07", rollup="hourly", span=one)["buckets"]) == 1
+
+
+def test_the_values_of_many_subjects_are_those_of_each(plant: Plant, ada: Client) -> None:
+    for name in ("TOOL08", "TOOL09"):
+        plant.ingest(plant.write(f"{name}/0.csv", report(3)))
+    each = [ada.get("values", subject_key=f"TOOL0{number}", metric="energy") for number in (7, 8, 9)]
+    assert ada.get("values/subjects", metric="energy") == {"subjects": each, "next": None}
+    at = "2026-10-01T03:10:00Z"
+    each_then = [
+        ada.get("values", subject_key=f"TOOL0{number}", metric="energy", at=at) for number in (7, 8, 9)
+    ]
+    first = ada.get("values/subjects", metric="energy", at=at, limit="2")
+    assert first["subjects"] == each_then[:2]
+    rest = ada.get("values/subjects", metric="energy", at=at, limit="2", after=first["next"])
+    assert (rest["subjects"], rest["next"]) == (each_then[2:], None)
+    two = ada.http.get("/api/v1/values/subjects?metric=energy&subject_keys=TOOL09&subject_keys=TOOL07").json()
+    assert two["subjects"] == [each[0], each[2]]
+
+
+def test_one_unknown_subject_or_metric_of_many_is_refused_with_the_nearest(plant: Plant, ada: Client) -> None:
+    refused = ada.get("values/subjects", metric="energy", subject_keys="TOOL7", expect=404)
+    assert "did you mean 'TOOL07'?" in refused["detail"]
+    assert "did you mean 'energy'?" in ada.get("values/subjects", metric="enrgy", expect=404)["detail"]
+    ada.get("values/subjects", metric="energy", dataset="tolls", expect=404)
+
+
+def test_a_subject_that_is_not_rebuilt_yet_says_so_among_many(plant: Plant, ada: Client) -> None:
+    before = plant.description.read_text()
+    plant.redefine(
+        before.replace(
+            "[dataset.rollups.hourly]", '[dataset.metrics.readings]\nkind = "count"\n[dataset.rollups.hourly]'
+        )
+    )
+    [told] = ada.get("values/subjects", metric="readings")["subjects"]
+    assert (told["subject_key"], told["values"], told["rebuild_pending"]) == ("TOOL07", [], True)
+
+
+def test_a_value_is_explained_as_on_the_command_line(
+    plant: Plant, ada: Client, late: str, tmp_path: Path, dsn: str
+) -> None:
+    at = "2026-10-01T10:10:00Z"
+    answer = ada.get("explain", subject_key="TOOL07", metric="energy", at=at)
+    [told] = answer["explanations"]
+    assert told["value"] == pytest.approx(told["base"] + told["local"])
+    assert [file["source_uri"].rpartition("/")[2] for file in told["segment"]["files"]] == ["new.csv"]
+    assert [restated["metric"] for restated in told["restatements"]] == ["energy"]
+    command = [sys.executable, "-m", "disarray", "--dsn", dsn, "--state-dir", str(tmp_path)]
+    asked_there = ["explain", "TOOL07", "energy", "--at", at, "--json"]
+    printed = subprocess.run(
+        [*command, *asked_there], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert json.loads(printed.stdout) == answer
+    ada.get("explain", subject_key="TOOL07", metric="nothing", expect=404)

@@ -10,9 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pika  # type: ignore[import-untyped]
-import psycopg
 import pytest
-from psycopg import sql
 
 from disarray.broker.topology import Names
 from disarray.model.uris import file_uri
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.databases import Databases
     from tests.whole_path.journeys import Journey
 
 NEIGHBOUR = HEADER + lines(600, 607)
@@ -106,21 +105,15 @@ def put_round(system: System, number: int) -> None:
 def system(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
-    server_dsn: str,
+    databases: Databases,
     template_database: str,
 ) -> Iterator[System]:
     """A system through which the catalogue has gone."""
     root = tmp_path_factory.mktemp("system")
     url: str | None = request.getfixturevalue("broker_url") if request.param == "RabbitMQ" else None
     names = None if url is None else Names(f"test-{uuid.uuid4().hex[:12]}")
-    database = f"disarray_whole_{uuid.uuid4().hex}"
-    with psycopg.connect(server_dsn, autocommit=True) as admin:
-        admin.execute(
-            sql.SQL("create database {} template {}").format(
-                sql.Identifier(database), sql.Identifier(template_database)
-            )
-        )
-    dsn = psycopg.conninfo.make_conninfo(server_dsn, dbname=database)
+    database = databases.create(template=template_database)
+    dsn = databases.dsn(database)
     settings = f'[database]\ndsn = "{dsn}"\n[worker]\nrunner = "in-process"\n'
     if names is not None:
         settings += f'[broker]\nprefix = "{names.prefix}"\n'
@@ -140,8 +133,7 @@ def system(
         plant.pool.close()
         if names is not None and url is not None:
             remove_names(url, names)
-        with psycopg.connect(server_dsn, autocommit=True) as admin:
-            admin.execute(sql.SQL("drop database {} with (force)").format(sql.Identifier(database)))
+        databases.discard(database)
 
 
 def remove_names(url: str, names: Names) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import files
+from disarray.control import blacklist
+from tests.reading_lines import HEADER, reading_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -95,19 +96,15 @@ class Delivery:
 
 
 def rows(generator: random.Random, count: int) -> list[str]:
-    lines = []
-    for _ in range(count):
-        at = START + timedelta(minutes=generator.randrange(0, 900))
-        volts = generator.choice(["", "0.1", "0.30000000000000004", "7.25", "-3.5", "4.999999999", "1e-3"])
-        sensor, order = generator.choice(["a", "b", "b"]), generator.choice(["", "W1", "W2"])
-        lines.append(f"{at.isoformat()},{sensor},{generator.randrange(0, 4)},{order},{volts}\n")
-    return lines
+    """Readings of fifteen hours, in no order."""
+    return [
+        reading_line(generator, START + timedelta(minutes=generator.randrange(0, 900))) for _ in range(count)
+    ]
 
 
 def deliveries(seed: int) -> list[Delivery]:
     """Overlapping files of two subjects, with copies, prefixes, disorder inside and repeated lines."""
     generator = random.Random(seed)
-    header = "time,sensor,part,work_order,volts\n"
     made: list[Delivery] = []
     for number in range(generator.randrange(2, 6)):
         subject = generator.choice(["L1", "L1", "L2"])
@@ -117,7 +114,7 @@ def deliveries(seed: int) -> list[Delivery]:
             lines = made[-1].text.splitlines(keepends=True)[1:] + (
                 rows(generator, 3) if generator.random() < 0.5 else []
             )
-        text = header + "".join(lines)
+        text = HEADER + "".join(lines)
         steps = sorted(generator.randrange(0, len(text)) for _ in range(generator.randrange(0, 3)))
         made.append(Delivery(f"{subject}/{number}.csv", text, steps))
     return made
@@ -125,8 +122,8 @@ def deliveries(seed: int) -> list[Delivery]:
 
 def remove_and_allow(plant: Plant, path: Path) -> None:
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), path.parent.name, reason="a test", by="tester")
+        blacklist.blacklist_file(connection, str(path), path.parent.name, reason="a test", by="tester")
     plant.drain()
     with plant.pool.connection() as connection:
-        files.allow_file(connection, str(path), reason="a test", by="tester")
+        blacklist.allow_file(connection, str(path), reason="a test", by="tester")
     plant.drain()

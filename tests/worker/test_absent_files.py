@@ -12,6 +12,7 @@ import pytest
 
 from disarray.control import dead_letters
 from tests.plant import Plant
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, rows
 from tests.worker.soundness import assert_all_holds, assert_sound
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.postgres
-
-HEADER = "time,sensor,part,work_order,volts\n"
 
 
 @pytest.fixture

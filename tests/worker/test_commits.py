@@ -23,8 +23,8 @@ START = datetime(2025, 10, 1, tzinfo=UTC)
 # What may differ after a file was looked at and found unchanged: that somebody looked, and when.
 BOOKKEEPING = {
     "disarray.file_info": {"last_seen_at", "process_count", "metadata.change", "metadata.run_id"},
-    "disarray.subject": {"last_served_at", "next_turn_at"},
-    "disarray.instance": {"last_seen_at"},
+    "disarray.subject": {"live_served_at", "live_turn_at"},
+    "disarray.instance": {"last_seen_at", "turn_count"},
 }
 # Counted, so that the hour in which it happened makes no difference.
 COUNTED = {"disarray.figure": {"commits", "files_unchanged"}}

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import files, housekeeping
+from disarray.control import blacklist, housekeeping
 from disarray.engine.jobs.compact_job import compact_subjects
 from disarray.queries.readings import readings
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.worker.housekeeping_settings import DEFAULTS
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep import subject_upkeep
 from tests.plant import Plant
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, Delivery, deliveries, rows
 from tests.worker.soundness import assert_all_holds
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 START = datetime(2026, 10, 1, tzinfo=UTC)
-EAGER = HousekeepingSettings(cold_after=timedelta(0), compact_fragments=2, compact_readings=1_000_000)
+EAGER = replace(DEFAULTS, cold_after=timedelta(0), compact_fragments=2, compact_readings=1_000_000)
 LAST_RUN = """
     select run_id, created_at from disarray.fragment
     where state = 'active' and source_uri like '%grown.csv' order by created_at desc limit 1
@@ -110,7 +111,7 @@ def test_a_thousand_files_with_a_reading_each_share_row_groups_and_each_can_stil
     assert [report.kept for report in eager.keep_house()] == []
     # One of them goes, one begins anew and one comes late: the rest of their row groups is as it was.
     with eager.pool.connection() as connection:
-        files.blacklist_file(connection, str(paths[700]), "T1", reason="a test", by="ada")
+        blacklist.blacklist_file(connection, str(paths[700]), "T1", reason="a test", by="ada")
     paths[900].write_text(header + line(58) + line(59))
     eager.ingest(paths[900], eager.write("T1/late.csv", header + line(10.001)))
     changed = eager.derived()
@@ -196,7 +197,7 @@ def test_copies_share_what_was_merged_and_each_outlives_the_other(eager: Plant) 
     assert (first, second, place) == (str(path), str(copy), same)
     for gone in (copy, path):
         with eager.pool.connection() as connection:
-            files.blacklist_file(connection, str(gone), "T1", reason="a test", by="ada")
+            blacklist.blacklist_file(connection, str(gone), "T1", reason="a test", by="ada")
         eager.drain()
         if gone is copy:
             assert eager.derived() == before
@@ -300,10 +301,9 @@ def test_a_commit_cannot_name_a_file_that_the_vacuum_has_got_hold_of(eager: Plan
 
 def rewritten(made: list[Delivery], generator: random.Random) -> list[Delivery]:
     """Some files once more, their tail another one, of the same length at least: what was read is cut."""
-    header = "time,sensor,part,work_order,volts\n"
     again = []
     for delivery in made:
-        kept = delivery.text[: generator.randrange(len(header), len(delivery.text) + 1)]
+        kept = delivery.text[: generator.randrange(len(HEADER), len(delivery.text) + 1)]
         kept = kept[: kept.rindex("\n") + 1]
         tail = "".join(rows(generator, 30))
         if generator.random() < 0.4:
@@ -349,7 +349,7 @@ def live(plant: Plant, made: list[Delivery], seed: int, *, compacts: bool) -> No
         pause()
     gone = history.choice(made)
     with plant.pool.connection() as connection:
-        files.blacklist_file(
+        blacklist.blacklist_file(
             connection, str(plant.inbox / gone.name), gone.name.partition("/")[0], reason="x", by="y"
         )
     plant.drain()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import conflicts, files, quarantine
+from disarray.control import blacklist, conflicts, files, quarantine
 from disarray.control.files import Reason
 from disarray.control.status import queue_status
 from disarray.errors import SpecError
@@ -115,11 +115,11 @@ def test_the_file_that_was_announced_later_wins_whatever_its_name_and_however_of
     assert total(plant) == 5.0
     assert listed(plant) == [("correction.csv", "report.csv", 2)]
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(correction), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(correction), "T1", reason="doubt", by="ada")
     plant.drain()
     assert (total(plant), listed(plant)) == (14.0, [])
     with plant.pool.connection() as connection:
-        files.allow_file(connection, str(correction), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(correction), reason="no doubt", by="ada")
     plant.drain()
     assert total(plant) == 5.0
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, quarantine
+from disarray.control import blacklist, quarantine
 from disarray.control.files import Reason
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
@@ -95,6 +95,6 @@ def test_a_blacklisted_original_leaves_its_copy_the_readings_of_its_newest_gener
     plant.ingest(copy)
     assert good_total(plant) == [(22,)]
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T1", reason="only one of them", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T1", reason="only one of them", by="ada")
     plant.drain()
     assert good_total(plant) == [(11,)]

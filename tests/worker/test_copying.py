@@ -12,8 +12,8 @@ from disarray.control import commits, queue, readings
 from disarray.control.commits import DatasetCommit, SubjectCommit
 from disarray.control.files import Reason
 from disarray.errors import StalePlanError
+from disarray.model.catalog_changes import CatalogChanges
 from disarray.model.description.dataset import Store
-from disarray.model.plan import CatalogChanges
 from disarray.worker.passes import planning
 from disarray.worker.process.store_copy import drain_copies
 from tests.store.agreement import assert_stores_agree

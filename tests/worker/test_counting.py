@@ -9,6 +9,7 @@ import pytest
 
 from disarray.control import dead_letters, figures, instances
 from disarray.control.files import Reason
+from disarray.worker.passes.ingest import process_items
 from disarray.worker.process.scheduler import Scheduler
 
 if TYPE_CHECKING:
@@ -96,13 +97,13 @@ def test_a_paused_worker_takes_nothing_and_goes_on_when_resumed(plant: Plant) ->
 def test_what_a_pass_cannot_do_goes_back_together_and_a_lost_subject_costs_no_other(plant: Plant) -> None:
     first, second = (plant.write(f"TOOL0{number}/x.csv", "garbage\n") for number in (1, 2))
     plant.notify(first, second)
-    scheduler = Scheduler(plant.place)
-    items = scheduler._claim()
+    items = Scheduler(plant.place)._claim()
     plant.rows(
         "update disarray.subject_lock set fence = fence + 1000 where subject_key = 'TOOL01' returning 1"
     )
-    from disarray.worker.passes.item_outcomes import Failed, give_back
-
-    give_back(plant.place, [Failed(item, "unreadable", is_permanent=True) for item in items])
+    process_items(plant.place, items, on_step=lambda: None)
     with plant.pool.connection() as connection:
-        assert [dead.source_uri for dead in dead_letters.list_dead_letters(connection)] == [str(second)]
+        [dead] = dead_letters.list_dead_letters(connection)
+    # Garbage stays garbage: it is given up at once, not tried again.
+    assert dead.source_uri == str(second)
+    assert plant.rows("select source_uri from disarray.ingest_queue") == [(str(first),)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from disarray.control import files, status
+from disarray.control import blacklist, files, status
 from disarray.control.files import Reason
 from disarray.errors import FragmentDamagedError
 from disarray.model.duration import MINUTE
@@ -18,6 +18,7 @@ from disarray.queries.metric_values import series, value_at
 from disarray.queries.readings import readings
 from disarray.store.audit.audit import AuditSettings, audit
 from tests.plant import Plant
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, START
 from tests.worker.soundness import assert_sound, assert_stored
 
@@ -45,7 +46,7 @@ def text(seed: int, *, hour: int = 0, rows: int = 40) -> str:
         f"{(START + timedelta(hours=hour, minutes=minute)).isoformat()},a,{draw.randrange(9)},W1,{draw.random()}\n"
         for minute in minutes
     ]
-    return "time,sensor,part,work_order,volts\n" + "".join(lines)
+    return HEADER + "".join(lines)
 
 
 def flip(path: Path, at: int) -> None:
@@ -181,7 +182,7 @@ def test_without_its_source_a_damaged_file_is_given_up_by_blacklisting_it(plant:
     assert len(report.failed) == 1
     lost.unlink()
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(lost), "L1", reason="damaged and gone", by="tester")
+        blacklist.blacklist_file(connection, str(lost), "L1", reason="damaged and gone", by="tester")
     assert sum(len(report.completed) for report in plant.drain()) == 2
     # What the file said stays damaged for the day on which it is allowed again; it counts for nothing.
     assert_stored(plant, [kept, late])
@@ -192,11 +193,11 @@ def test_a_file_that_is_allowed_again_waits_for_a_damaged_segment_that_it_return
     plant.ingest(kept)
     plant.ingest(allowed)
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(allowed), "L1", reason="a test", by="tester")
+        blacklist.blacklist_file(connection, str(allowed), "L1", reason="a test", by="tester")
     plant.drain()
     damage(plant, kept)
     with plant.pool.connection() as connection:
-        files.allow_file(connection, str(allowed), reason="a test", by="tester")
+        blacklist.allow_file(connection, str(allowed), reason="a test", by="tester")
     [report] = plant.drain()
     [message] = report.failed.values()
     assert f"disarray files reingest {kept}" in message

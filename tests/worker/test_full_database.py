@@ -21,6 +21,7 @@ from disarray.worker.process.scheduler import Scheduler
 from tests.disks import fill_disk, grow_disk, tiny_disk
 from tests.plant import Plant
 from tests.processes import eventually
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, rows
 from tests.worker.soundness import assert_sound
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.postgres
-
-HEADER = "time,sensor,part,work_order,volts\n"
 
 
 @pytest.fixture(params=["its tables", "all of the server"])

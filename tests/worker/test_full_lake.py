@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files
+from disarray.control import blacklist
 from disarray.store.lake import Lake
 from tests.disks import grow_disk, tiny_disk
 from tests.plant import Plant
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, rows
 from tests.worker.soundness import assert_all_holds, assert_sound
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 LARGE = 4000
-HEADER = "time,sensor,part,work_order,volts\n"
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_what_needs_no_room_goes_on(plant: Plant) -> None:
     plant.ingest(large)
     [queued] = waiting(plant)
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(refused), "L1", reason="a test", by="tester")
+        blacklist.blacklist_file(connection, str(refused), "L1", reason="a test", by="tester")
     plant.ingest(same)
     assert waiting(plant) == [queued]
     assert plant.rows("select status::text from disarray.file_info where source_uri like '%/1.csv'") == [

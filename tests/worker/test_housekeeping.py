@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import files, housekeeping, queue
+from disarray.control import blacklist, claims, housekeeping, queue
 from disarray.errors import ReadingsGoneError
 from disarray.queries.readings import readings
 from disarray.store import sweeping
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.worker.housekeeping_settings import DEFAULTS
 from disarray.worker.upkeep import housekeeping as chores
 from disarray.worker.upkeep.housekeeping import keep_house, sweep, vacuum
 from tests.worker.test_compaction import grow, line, told
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 DAY = 86_400
-RULES = HousekeepingSettings(cold_after=timedelta(0), compact_fragments=2)
+RULES = replace(DEFAULTS, cold_after=timedelta(0), compact_fragments=2)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_a_file_that_one_of_two_copies_still_names_is_kept(
     copy = plant.write("T1/b.csv", path.read_text())
     plant.ingest(copy)
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T1", reason="a test", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T1", reason="a test", by="ada")
     plant.drain()
     advance_clock(timedelta(days=2))
     assert run_vacuum(plant) == []
@@ -211,7 +211,7 @@ def test_what_a_run_under_way_wrote_is_no_orphan_however_long_it_takes(
     tidy.rows("update disarray.ingest_queue set claimed_at = claimed_at - interval '3 days' returning 1")
     assert run_sweep(tidy) == []
     with tidy.pool.connection() as connection:
-        queue.release_subject(connection, item.subject_key, tidy.place.holder)
+        claims.release_subject(connection, item.subject_key, tidy.place.holder)
     assert [entry.path for entry in run_sweep(tidy)] == [orphan]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files
+from disarray.control import blacklist
 from disarray.control.files import Reason
 
 if TYPE_CHECKING:
@@ -82,11 +82,11 @@ def test_blacklisting_a_late_file_restores_the_former_numbers_bit_for_bit(plant:
     with_late = plant.derived()
     assert with_late != before
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(late), "T1", reason="wrong cell", by="ada")
+        blacklist.blacklist_file(connection, str(late), "T1", reason="wrong cell", by="ada")
     plant.drain()
     assert plant.derived() == before
     with plant.pool.connection() as connection:
-        files.allow_file(connection, str(late), reason="it was right", by="ada")
+        blacklist.allow_file(connection, str(late), reason="it was right", by="ada")
     plant.drain()
     assert plant.derived() == with_late
 
@@ -128,7 +128,7 @@ def test_a_copy_shares_the_fragments_of_its_original_and_takes_over_when_that_go
     assert plant.rows("select count(distinct (path, row_group)) from disarray.fragment") == [(1,)]
     assert plant.rows("select readings, duplicates from disarray.segment") == [(120, 120)]
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(original), "T1", reason="only one of them", by="ada")
+        blacklist.blacklist_file(connection, str(original), "T1", reason="only one of them", by="ada")
     plant.drain()
     assert plant.derived() == before
 

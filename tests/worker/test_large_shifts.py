@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, values
+from disarray.control import blacklist, instances, values
 from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
@@ -120,13 +120,13 @@ def test_blacklisting_and_allowing_restore_the_bits_though_every_shift_is_put_of
     plant.drain()
     with_late = plant.derived()
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(late), "T1", reason="wrong cell", by="ada")
+        blacklist.blacklist_file(connection, str(late), "T1", reason="wrong cell", by="ada")
     assert Scheduler(plant.place).process_batch() is not None
     assert plant.rows(OPEN_RANGES) == [("tools", START + timedelta(hours=2))]
     plant.drain()
     without = plant.derived()
     with plant.pool.connection() as connection:
-        files.allow_file(connection, str(late), reason="it was right", by="ada")
+        blacklist.allow_file(connection, str(late), reason="it was right", by="ada")
     plant.drain()
     assert plant.derived() == with_late
     others = [path for path in plant.inbox.glob("*/T1/*.csv") if path != late]

@@ -11,13 +11,12 @@ import pytest
 from disarray.errors import FragmentDamagedError
 from disarray.kernels.fragments.fragment_reader import read_fragment
 from tests.plant import Plant
+from tests.reading_lines import HEADER
 from tests.worker.deliveries import DATASET, rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
-
-HEADER = "time,sensor,part,work_order,volts\n"
 
 
 @pytest.fixture

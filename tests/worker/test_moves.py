@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from psycopg import sql
 
-from disarray.control import files, instances, moving_files, quarantine, values
+from disarray.control import blacklist, files, instances, moving_files, quarantine, values
 from disarray.control.files import Reason
 from disarray.formats.loader import load_datasets
 from disarray.store.audit.audit import AuditSettings, audit
@@ -213,7 +213,7 @@ def test_an_unchanged_file_announced_for_another_subject_stays_and_can_be_blackl
     announce(moving, path, "T9", reason=Reason.REINGEST)
     assert totals(moving) == {("a", "T1"): 3}
     with moving.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T9", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T9", reason="doubt", by="ada")
     moving.drain()
     assert totals(moving) == {}
     assert_settled(moving)
@@ -400,13 +400,13 @@ def test_a_file_that_was_blacklisted_counts_for_its_new_dataset_when_it_is_allow
     path = moving.write("T1/y1.csv", tool(1, 2))
     moving.ingest(path)
     with moving.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
     moving.drain()
     moving.redefine(SPLIT)
     moving.drain()
     assert totals(moving) == {}
     with moving.pool.connection() as connection:
-        files.allow_file(connection, str(path), reason="it is right", by="ada")
+        blacklist.allow_file(connection, str(path), reason="it is right", by="ada")
     moving.drain()
     assert totals(moving) == {("b", "T1"): 3}
     assert_settled(moving)
@@ -423,10 +423,10 @@ def test_what_was_rejected_stays_so_when_its_file_is_blacklisted_before_it_has_m
         quarantine.reject_file(connection, str(refused), reason="wrong", by="ada")
     moving.redefine(SPLIT.replace("key = []", horizon))
     with moving.pool.connection() as connection:
-        files.blacklist_file(connection, str(refused), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(refused), "T1", reason="doubt", by="ada")
     moving.drain()
     with moving.pool.connection() as connection:
-        files.allow_file(connection, str(refused), reason="it is right", by="ada")
+        blacklist.allow_file(connection, str(refused), reason="it is right", by="ada")
     moving.drain()
     assert totals(moving) == {("a", "T1"): 1}
     assert_settled(moving)
@@ -441,7 +441,7 @@ def test_a_file_that_no_dataset_takes_any_more_counts_until_it_is_blacklisted(mo
     with moving.pool.connection() as connection:
         [told] = moving_files.list_unmatched_files(connection)
         assert (told.source_uri, told.dataset, told.readings) == (str(other), "a", 1)
-        files.blacklist_file(connection, str(other), "T1", reason="not wanted", by="ada")
+        blacklist.blacklist_file(connection, str(other), "T1", reason="not wanted", by="ada")
         assert moving_files.list_unmatched_files(connection) == []
     moving.drain()
     assert totals(moving) == {("a", "T1"): 1}

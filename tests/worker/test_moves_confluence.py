@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files
+from disarray.control import blacklist
 from disarray.control.files import Reason
 from disarray.model.matching import match_file
 from disarray.worker.process.scheduler import Scheduler
@@ -100,9 +100,9 @@ class MovingHistory:
     def decide(self, source: Source) -> None:
         with self.plant.pool.connection() as connection:
             if source.is_blacklisted:
-                files.allow_file(connection, str(source.path), reason="a test", by="ada")
+                blacklist.allow_file(connection, str(source.path), reason="a test", by="ada")
             else:
-                files.blacklist_file(connection, str(source.path), "T9", reason="a test", by="ada")
+                blacklist.blacklist_file(connection, str(source.path), "T9", reason="a test", by="ada")
         source.is_blacklisted = not source.is_blacklisted
 
     def define(self, _: Source) -> None:

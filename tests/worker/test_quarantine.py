@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import events, files, quarantine, values
+from disarray.control import blacklist, events, quarantine, values
 from disarray.control.files import Notification, Reason
 from disarray.errors import InvalidRequestError, NotQuarantinedError
 from disarray.model.segments import microseconds_of
@@ -17,7 +17,7 @@ from disarray.worker.passes.rehearsal import rehearse
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.control.commits import CommitPreview
+    from disarray.control.previews import CommitPreview
     from tests.plant import Plant
 
 pytestmark = pytest.mark.postgres
@@ -183,10 +183,10 @@ def test_a_reingest_beyond_the_horizon_leaves_no_hole(strict_plant: Plant) -> No
     strict_plant.ingest(old, reason=Reason.REINGEST)
     assert strict_plant.derived() == before
     with strict_plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(old), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(old), "T1", reason="doubt", by="ada")
     strict_plant.drain()
     with strict_plant.pool.connection() as connection:
-        files.allow_file(connection, str(old), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(old), reason="no doubt", by="ada")
     strict_plant.drain()
     assert strict_plant.derived() == before
 
@@ -323,11 +323,11 @@ def test_a_rejected_version_stays_rejected_until_the_file_says_something_else(
 
 def blacklisted_and_allowed(plant: Plant, path: Path) -> None:
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
     plant.drain()
     with plant.pool.connection() as connection:
         assert quarantine.list_quarantine(connection) == []
-        files.allow_file(connection, str(path), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(path), reason="no doubt", by="ada")
     plant.drain()
 
 
@@ -359,20 +359,20 @@ def test_allow_needs_no_source_file_and_what_came_meanwhile_is_held_against_the_
     before = strict_plant.derived()
     text = late.read_text()
     with strict_plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(late), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(late), "T1", reason="doubt", by="ada")
     strict_plant.drain()
     late.unlink()
     with strict_plant.pool.connection() as connection:
-        files.allow_file(connection, str(late), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(late), reason="no doubt", by="ada")
     strict_plant.drain()
     assert strict_plant.derived() == before
     with strict_plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(late), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(late), "T1", reason="doubt", by="ada")
     strict_plant.drain()
     # Grown while nobody looked: an hour too late, and an hour in time.
     late.write_text(text + report(4, 10, rows=5, step=31).split("\n", 1)[1])
     with strict_plant.pool.connection() as connection:
-        files.allow_file(connection, str(late), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(late), reason="no doubt", by="ada")
     strict_plant.drain()
     assert states(strict_plant, late) == [("active", 125), ("parked", 245)]
 
@@ -380,7 +380,7 @@ def test_allow_needs_no_source_file_and_what_came_meanwhile_is_held_against_the_
 def test_a_file_that_never_counted_is_allowed_to_come_not_to_count(strict_plant: Plant, late: Path) -> None:
     never = strict_plant.write("T1/never.csv", report(1, 11, rows=5, step=31))
     with strict_plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(never), "T1", reason="doubt", by="ada")
-        files.allow_file(connection, str(never), reason="no doubt", by="ada")
+        blacklist.blacklist_file(connection, str(never), "T1", reason="doubt", by="ada")
+        blacklist.allow_file(connection, str(never), reason="no doubt", by="ada")
     strict_plant.drain()
     assert states(strict_plant, never) == [("active", 5), ("parked", 5)]

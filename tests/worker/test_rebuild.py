@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import definitions, files, instances, quarantine, values
+from disarray.control import blacklist, definitions, instances, quarantine, values
 from disarray.control.files import Notification, Reason
 from disarray.engine.runner import InProcessRunner
 from disarray.errors import NotBuiltYetError, SupersededDefinitionError
@@ -212,7 +212,7 @@ def test_a_removal_that_waits_with_the_rebuild_is_done_with_it(full: Plant) -> N
     full.redefine(PARSE_CHANGES["shorter segments"])
     gone = full.inbox / "T1/b.csv"
     with full.pool.connection() as connection:
-        files.blacklist_file(connection, str(gone), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(gone), "T1", reason="doubt", by="ada")
     full.drain()
     assert_as_fresh(full, *(path for path in everything(full) if path != gone))
 
@@ -257,7 +257,7 @@ def test_a_vanished_file_that_is_blacklisted_goes_with_the_rebuild(full: Plant) 
     full.redefine(PARSE_CHANGES["longer segments"])
     full.drain()
     with full.pool.connection() as connection:
-        files.blacklist_file(connection, str(lost), "T1", reason="gone for good", by="ada")
+        blacklist.blacklist_file(connection, str(lost), "T1", reason="gone for good", by="ada")
     full.drain()
     assert pending(full) == []
     assert_as_fresh(full)

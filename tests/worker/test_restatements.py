@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, values
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.control import blacklist, values
+from disarray.worker.housekeeping_settings import DEFAULTS
 from tests.plant import Plant
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def test_a_reading_that_shifts_a_counter_in_the_middle_alone_is_listed(plant: Pl
 
 
 def test_a_late_file_into_row_groups_that_files_share_is_told_by_how_much(plant: Plant) -> None:
-    eager = HousekeepingSettings(cold_after=timedelta(0), compact_fragments=2, compact_readings=1_000_000)
+    eager = replace(DEFAULTS, cold_after=timedelta(0), compact_fragments=2, compact_readings=1_000_000)
     plant.place = replace(plant.place, housekeeping=eager)
     plant.ingest(
         *(
@@ -177,7 +177,7 @@ def test_a_removed_file_restates_what_it_had_added_and_no_value_is_told_as_none(
     plant.ingest(first)
     plant.ingest(plant.write("T1/second.csv", HEADER + day(2, "08:00,5,110,W1")))
     with plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(first), "T1", reason="a test", by="ada")
+        blacklist.blacklist_file(connection, str(first), "T1", reason="a test", by="ada")
     plant.drain()
     assert [span for span in ledger(plant) if span[0] == "total"] == [
         ("total", "01 08:00", "01 08:00", 10, None, None),

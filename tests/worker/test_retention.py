@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, quarantine
+from disarray.control import blacklist, quarantine
 from disarray.control.files import Reason
 from disarray.errors import SegmentSealedError
 from disarray.model.segments import microseconds_of
@@ -194,7 +194,7 @@ def test_a_blacklisted_file_goes_where_it_can_and_says_what_stays(sealed: Plant)
     path = sealed.inbox / "T1/long.csv"
     head, before = sealed_numbers(sealed), sealed.derived()
     with sealed.pool.connection() as connection:
-        files.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
+        blacklist.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
     sealed.drain()
     assert sealed_numbers(sealed) == head
     assert states(sealed, path) == {"sealed": 60, "dropped": 30}
@@ -202,7 +202,7 @@ def test_a_blacklisted_file_goes_where_it_can_and_says_what_stays(sealed: Plant)
     assert isinstance(told, dict)
     assert told["sealed"] == {"segments": 2, "readings": 60}
     with sealed.pool.connection() as connection:
-        files.allow_file(connection, str(path), reason="no doubt", by="ada")
+        blacklist.allow_file(connection, str(path), reason="no doubt", by="ada")
     sealed.drain()
     assert sealed.derived() == before
 

@@ -166,7 +166,7 @@ def test_a_streamed_commit_that_breaks_off_shows_nothing_and_is_done_again(
     assert len(report.failed) == 1
     assert plant.derived() == before
     plant.rows("update disarray.ingest_queue set available_at = disarray.clock() returning 1")
-    plant.rows("update disarray.subject set next_turn_at = disarray.clock() returning 1")
+    plant.rows("update disarray.subject set live_turn_at = disarray.clock() returning 1")
     plant.drain()
     assert plant.derived() != before
 
@@ -277,7 +277,7 @@ def test_work_that_always_takes_too_long_ends_as_a_dead_letter_with_the_true_rea
     assert plant.rows("select source_uri from disarray.file_fingerprint") == [(str(good),)]
     for _ in range(5):
         plant.rows("update disarray.ingest_queue set available_at = disarray.clock() returning 1")
-        plant.rows("update disarray.subject set next_turn_at = disarray.clock() returning 1")
+        plant.rows("update disarray.subject set live_turn_at = disarray.clock() returning 1")
         reports += plant.drain()
     assert plant.rows("select count(*) from disarray.ingest_queue") == [(0,)]
     [(status, message)] = plant.rows(

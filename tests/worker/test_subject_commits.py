@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from disarray.control import audit, files, instances, queue, subject_commits
+from disarray.control import audit_catalog, blacklist, instances, queue, subject_commits
 from disarray.control.subject_commits import ChangedBuckets
 from disarray.engine.jobs import scan_job
 from disarray.errors import CommitsDroppedError, DatabaseUnavailableError, InvalidRequestError
@@ -113,9 +113,9 @@ def test_subjects_that_commit_side_by_side_are_numbered_each_without_a_gap(plant
         assert [notice.changed_from for notice in notices] == [START + hour * HOUR for hour in range(4)]
     assert plant.rows("select count(distinct (run_id, subject_key)) from disarray.subject_commit") == [(16,)]
     with plant.pool.connection() as connection:
-        assert audit.audit_commits(connection, limit=9) == []
+        assert audit_catalog.audit_commits(connection, limit=9) == []
         connection.execute("delete from disarray.subject_commit where subject_key = 'T1' and commit_seq = 2")
-        [found] = audit.audit_commits(connection, limit=9)
+        [found] = audit_catalog.audit_commits(connection, limit=9)
     assert found.rule == "commits_are_numbered_without_gaps"
 
 
@@ -210,7 +210,9 @@ def test_a_file_that_is_blacklisted_takes_its_buckets_away_and_followers_hear_wh
 ) -> None:
     long_plant.ingest(*(long_plant.write(f"T1/{hour}.csv", report(hour)) for hour in (0, 30)))
     with long_plant.pool.connection() as connection:
-        files.blacklist_file(connection, str(long_plant.inbox / "T1/30.csv"), "T1", reason="wrong", by="ada")
+        blacklist.blacklist_file(
+            connection, str(long_plant.inbox / "T1/30.csv"), "T1", reason="wrong", by="ada"
+        )
     long_plant.drain()
     [_, notice] = commits_of(long_plant)
     assert notice.changed_segments == (micro(START + 24 * HOUR),)

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from disarray.agent.monitoring import AgentFigures
 from disarray.agent.scanner import Scanner
 from disarray.agent.schedule import Schedule
 from disarray.errors import StateFileUnusableError, TransportUnavailableError
@@ -43,6 +44,10 @@ class AgentCounts:
     delivered: int = 0
     refused: int = 0  # files and notifications that can never be taken
     bytes_read: int = 0
+    left_files: int = 0  # in the last scan: changed, and not looked into yet
+    unreadable: int = 0  # in the last scan
+    transport_failures: int = 0
+    state_file_failures: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,9 @@ class Agent:
         self._was_full = False
         self._stuck_until_us = 0
         self._is_stopped: Callable[[], bool] = lambda: False
+        # Up to which number of the spool there was something, and when: by this the age of what waits is told.
+        self._spooled_by = [(state.waiting_numbers()[1], clock_us())]
+        self.figures = AgentFigures(stepped_us=clock_us())
 
     @property
     def backlog_bytes(self) -> int:
@@ -103,7 +111,9 @@ class Agent:
             return min(_LONGEST_NAP_US, self._stuck_until_us - now_us) / 1e6
         try:
             until_next = self._step()
+            self._note_figures()
         except StateFileUnusableError as error:
+            self.counts.state_file_failures += 1
             if not self._stuck_until_us:
                 log.warning("%s", error)
             self._stuck_until_us = self._clock_us() + _FULL_DISK_PAUSE_US
@@ -136,6 +146,10 @@ class Agent:
         self.counts.files = report.files
         self.counts.notifications += report.notifications
         self.counts.bytes_read += report.bytes_read
+        self.counts.left_files = report.left_over
+        self.counts.unreadable = len(report.troubles.unreadable)
+        if report.notifications:
+            self._spooled_by.append((self._state.waiting_numbers()[1], self._clock_us()))
         self._tell(report)
         return report
 
@@ -156,6 +170,7 @@ class Agent:
                 for subject in receipt.unroutable_subjects:
                     self._held_subjects[subject] = now_us + _UNROUTABLE_PAUSE_US
         except TransportUnavailableError as error:
+            self.counts.transport_failures += 1
             delay_s = self._backoff.failed()
             self._send_from_us = self._clock_us() + int(delay_s * 1e6)
             log.warning("%s %d bytes wait; trying again in %.1f s", error, self.backlog_bytes, delay_s)
@@ -194,6 +209,29 @@ class Agent:
         self._is_stopped = stop.is_set
         while not stop.is_set():
             stop.wait(self.step())
+
+    def _note_figures(self) -> None:
+        """Tell other threads how the agent fares: they must not ask the state file."""
+        pending = self._state.unsent
+        first, _ = self._state.waiting_numbers()
+        self._spooled_by = [each for each in self._spooled_by if each[0] >= first] if pending else []
+        counts = self.counts
+        self.figures = AgentFigures(
+            stepped_us=self._clock_us(),
+            scans=counts.scans,
+            scanned_files=counts.files,
+            left_files=counts.left_files,
+            unreadable=counts.unreadable,
+            notifications=counts.notifications,
+            published=counts.delivered,
+            pending=pending,
+            spool_bytes=self.backlog_bytes,
+            bytes_read=counts.bytes_read,
+            unannounced_since_us=self._spooled_by[0][1] if self._spooled_by else None,
+            refused=counts.refused,
+            transport_failures=counts.transport_failures,
+            state_file_failures=counts.state_file_failures,
+        )
 
     def _tell(self, report: ScanReport) -> None:
         for path, reason in report.troubles.refused.items():

@@ -64,7 +64,7 @@ def take(
         assert known is not None
         content = former_content(candidate.path)
         reminded = replace(known, announced_us=now_us)
-        return _finding(candidate, reminded, uri, content=None, said=content)
+        return _finding(candidate, reminded, uri, content=None, announced=content)
 
     descriptor = open_beneath(candidate.path, candidate.dataset.roots)
     try:
@@ -108,11 +108,11 @@ def take(
         is_quiet=is_quiet,
     )
     is_news = not is_same or (known is not None and is_quiet and not known.is_quiet)
-    said = hashed.content if is_news or candidate.concern is Concern.REVIEW else None
-    if said is not None:
+    announced = hashed.content if is_news or candidate.concern is Concern.REVIEW else None
+    if announced is not None:
         now_known.announced_us = now_us
     return _finding(
-        candidate, now_known, uri, content=hashed.content, said=said, bytes_read=hashed.bytes_read
+        candidate, now_known, uri, content=hashed.content, announced=announced, bytes_read=hashed.bytes_read
     )
 
 
@@ -122,15 +122,15 @@ def _finding(
     uri: str,
     *,
     content: ContentHash | None,
-    said: ContentHash | None,
+    announced: ContentHash | None,
     bytes_read: int = 0,
 ) -> Finding:
     notification = None
-    if said is not None and known.subject is not None:
+    if announced is not None and known.subject is not None:
         notification = Notification(
             source_uri=uri,
             subject_key=known.subject,
             reason=Reason.QUIET if known.is_quiet else Reason.FILE_NOTIFICATION,
-            metadata={"content_hash": said.text, "dataset": known.dataset, "size": said.size},
+            metadata={"content_hash": announced.text, "dataset": known.dataset, "size": announced.size},
         )
     return Finding(candidate.folder, candidate.name, known, content, notification, bytes_read)

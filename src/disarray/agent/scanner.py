@@ -76,7 +76,9 @@ class Scanner:
         self._settings = settings
         self._state = state
         self._clock_us = clock_us
-        self._roots = tuple(dict.fromkeys(root for dataset in datasets for root in dataset.roots))
+        # Files that a source delivers are queued by it, or are left over from a batch that never was.
+        watched = [dataset for dataset in datasets if not dataset.is_delivered]
+        self._roots = tuple(dict.fromkeys(root for dataset in watched for root in dataset.roots))
         self._is_ignored = name_filter(settings.ignore)
         self._memory = Memory(state, datasets)
         self._settled_roots: set[str] = set()
@@ -135,6 +137,7 @@ class Scanner:
         return [
             EmptyGlob(dataset, glob)
             for dataset in self._datasets.values()
+            if not dataset.is_delivered
             if not any(root in except_roots for root in dataset.roots)
             for glob in dataset.files
             if not any(matches_glob(path, dataset.roots, glob) for path in known.get(dataset.name, ()))
@@ -218,7 +221,7 @@ class Scanner:
             if (left_over := self._left_over.get(entry.path)) is not None:
                 return left_over
             match = match_file(file_uri(entry.path), tuple(self._datasets.values()))
-            if match is not None:
+            if match is not None and not match.dataset.is_delivered:
                 mtime_ns = entry.stat(follow_symlinks=False).st_mtime_ns
                 return Candidate(
                     Concern.NEW, folder, entry.name, match.dataset, match.subject, None, mtime_ns

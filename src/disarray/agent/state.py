@@ -11,6 +11,7 @@ import logging
 import sqlite3
 import uuid
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disarray.agent.hashing import ContentHash
@@ -22,12 +23,12 @@ from disarray.model.notification import Notification, Reason
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from disarray.agent.records import Finding
 
 log = logging.getLogger(__name__)
 
+STATE_FILE = Path("agent", "state.sqlite")  # below the state folder
 _LAYOUT = 1
 _SCHEMA = """
 create table file (
@@ -57,7 +58,7 @@ class StateFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        with self._told_of_the_disk():
+        with self._disk_errors_explained():
             path.parent.mkdir(parents=True, exist_ok=True)
             try:
                 self._connection = self._open()
@@ -72,14 +73,27 @@ class StateFile:
                 self._set_aside(error)
                 self._connection = self._open()
             self._agent_id = self._fact("agent_id") or self._new_agent_id()
-        [(self._spooled,)] = self._connection.execute(
-            "select coalesce(sum(length(cast(body as blob))), 0) from outbox"
+        [(self._spooled, self._unsent)] = self._connection.execute(
+            "select coalesce(sum(length(cast(body as blob))), 0), count(*) from outbox"
         )
 
     @property
     def spooled_bytes(self) -> int:
         """How much waits to be sent."""
         return int(self._spooled)
+
+    @property
+    def unsent(self) -> int:
+        """How many notifications wait to be sent."""
+        return int(self._unsent)
+
+    def waiting_numbers(self) -> tuple[int, int]:
+        """The numbers of the oldest and the newest notification that wait; 0 where none does."""
+        [first], [last] = (
+            self._connection.execute(f"select coalesce({end}(number), 0) from outbox").fetchone()  # noqa: S608
+            for end in ("min", "max")
+        )
+        return int(first), int(last)
 
     def files(self) -> Iterator[tuple[str, Known]]:
         """Everything known, to be held in memory."""
@@ -110,7 +124,7 @@ class StateFile:
 
     def commit(self, findings: Sequence[Finding]) -> None:
         """Keep what was found and spool what has to be said about it: all or nothing, and on disk when it returns."""
-        with self._told_of_the_disk(), self._connection:
+        with self._disk_errors_explained(), self._connection:
             for finding in findings:
                 self._keep(finding)
             failpoint("spool.mid")
@@ -121,10 +135,11 @@ class StateFile:
             ]
             self._connection.executemany("insert into outbox (subject, body) values (?, ?)", spooled)
         self._spooled += sum(len(body.encode()) for _, body in spooled)
+        self._unsent += len(spooled)
 
     def forget(self, paths: Iterable[str]) -> None:
         """Drop files that are long gone; one that returns is a new one."""
-        with self._told_of_the_disk(), self._connection:
+        with self._disk_errors_explained(), self._connection:
             self._connection.executemany("delete from file where path = ?", ((path,) for path in paths))
 
     def waiting(self, limit: int, *, except_subjects: Collection[str] = ()) -> list[Announcement]:
@@ -138,15 +153,17 @@ class StateFile:
 
     def sent(self, ids: Iterable[str]) -> None:
         """Let go of notifications that the other side has taken over."""
-        gone = 0
-        with self._told_of_the_disk(), self._connection:
+        gone = count = 0
+        with self._disk_errors_explained(), self._connection:
             for id_ in ids:
                 [(size,)] = self._connection.execute(
                     "delete from outbox where number = ? returning length(cast(body as blob))",
                     (int(id_.rpartition(":")[2]),),
                 )
                 gone += size
+                count += 1
         self._spooled -= gone
+        self._unsent -= count
 
     def rules(self) -> dict[str, str]:
         """By which version of each dataset the files were matched."""
@@ -156,7 +173,7 @@ class StateFile:
         """Remember by which versions files are matched from now on."""
         if self.rules() == rules:
             return
-        with self._told_of_the_disk():
+        with self._disk_errors_explained():
             self._set_fact("rules", json.dumps(dict(rules)))
 
     def close(self) -> None:
@@ -164,7 +181,7 @@ class StateFile:
         self._connection.close()
 
     @contextmanager
-    def _told_of_the_disk(self) -> Iterator[None]:
+    def _disk_errors_explained(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.DatabaseError, OSError) as error:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from disarray.broker.transport import Announcement
 from disarray.errors import BadMessageError
 from disarray.model.notification import RESERVED_KEYS, Notification, Reason
+from disarray.model.strict_json import TooDeepError, parts_of, read_strict
 from disarray.model.uris import is_spelled_right
 
 if TYPE_CHECKING:
@@ -97,10 +97,12 @@ def check_notification(notification: Notification, *, where: str = "the notifica
         _refuse(f"{where}.reason must be one of {', '.join(ALLOWED_REASONS)}")
     if reserved := sorted(RESERVED_KEYS & notification.metadata.keys()):
         _refuse(f"{where}.metadata must not have the key '{reserved[0]}': it is the server's")
-    for text in _texts_in(notification.metadata):
-        _byte_length(text, f"{where}.metadata")
-        if "\0" in text:
-            _refuse(f"{where}.metadata contains a NUL character")
+    try:
+        for text in parts_of(notification.metadata, most_levels=MAX_DEPTH):
+            if isinstance(text, str) and _byte_length(text, f"{where}.metadata") and "\0" in text:
+                _refuse(f"{where}.metadata contains a NUL character")
+    except TooDeepError:
+        _refuse(f"has metadata nested more than {MAX_DEPTH} levels deep")
     try:
         written = json.dumps(notification.metadata, allow_nan=False, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -170,22 +172,9 @@ def _check_depth(text: str) -> None:
 
 def _parse(text: str) -> Any:
     try:
-        return json.loads(
-            text,
-            object_pairs_hook=_unique,
-            parse_constant=lambda word: _refuse(f"contains {word}, which is no JSON"),
-            parse_int=_bounded_int,
-            parse_float=_bounded_float,
-        )
+        return read_strict(text, parse_int=_bounded_int, parse_float=_bounded_float)
     except ValueError as error:
         _refuse(f"is not JSON: {error}")
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    unique = dict(pairs)
-    if len(unique) < len(pairs):
-        _refuse("names a key twice in one object")
-    return unique
 
 
 def _bounded_int(digits: str) -> int:
@@ -199,22 +188,6 @@ def _bounded_float(digits: str) -> float:
     if value and not 1e-15 <= abs(value) < 1 << 63:
         _refuse("contains a number beyond 1e-15 … 9.2e18")
     return value
-
-
-def _texts_in(metadata: dict[str, Any]) -> Iterator[str]:
-    level: list[Any] = [metadata]
-    for _ in range(MAX_DEPTH):
-        yield from (value for value in level if isinstance(value, str))
-        level = list(chain.from_iterable(map(_parts_of, level)))
-        if not level:
-            return
-    _refuse(f"has metadata nested more than {MAX_DEPTH} levels deep")
-
-
-def _parts_of(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return list(value) if isinstance(value, list | tuple) else []
 
 
 def _byte_length(text: str, where: str) -> int:

@@ -7,90 +7,85 @@ Commands import what they need when they run, so that help is instant.
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disarray import __version__
-from disarray.cli.commands import (
-    agent,
-    api,
-    audit,
-    config,
-    conflicts,
-    db,
-    dead_letters,
-    doctor,
-    explain,
-    export,
-    files,
-    history,
-    housekeeping,
-    ingest,
-    init,
-    quarantine,
-    queue,
-    rebuild,
-    reconcile,
-    rollup,
-    status,
-    store,
-    token,
-    up,
-    value,
-    verify,
-    worker,
-    workers,
-)
-from disarray.cli.commands.formats import formats_app
-from disarray.cli.support.context import Flags
+from disarray.cli.support.project import Flags
 from disarray.cli.support.terminal import guard_streams
-from disarray.demo import run
 from disarray.errors import DisarrayError
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,  # rich alone would take as long to import as all the rest
-    pretty_exceptions_enable=False,  # its tracebacks print local variables, and with them passwords
-    epilog="Exit codes: 0 it worked, 1 it failed and said why, 2 it was called wrongly.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.add_typer(db.app, name="db")
-app.add_typer(config.app, name="config")
-app.add_typer(queue.app, name="queue")
-app.add_typer(files.app, name="files")
-app.add_typer(quarantine.app, name="quarantine")
-app.add_typer(dead_letters.app, name="dead-letters")
-app.add_typer(workers.app, name="workers")
-app.add_typer(history.subjects_app, name="subjects")
-app.add_typer(history.runs_app, name="runs")
-app.command(name="events")(history.events)
-app.add_typer(token.app, name="token")
-app.add_typer(formats_app, name="formats")
-app.add_typer(store.app, name="store")
-app.command(name="init")(init.init)
-app.command(name="up")(up.up)
-app.command(name="demo")(run.demo)
-app.command(name="ingest")(ingest.ingest)
-app.command(name="plan")(ingest.plan)
-app.command(name="value")(value.value)
-app.command(name="series")(value.series)
-app.command(name="explain")(explain.explain)
-app.command(name="rollup")(rollup.rollup)
-app.command(name="restatements")(rollup.restatements)
-app.command(name="conflicts")(conflicts.conflicts)
-app.command(name="export")(export.export)
-app.command(name="rebuild")(rebuild.rebuild)
-app.command(name="reconcile")(reconcile.reconcile)
-app.command(name="status")(status.status)
-app.command(name="housekeeping")(housekeeping.housekeeping)
-app.command(name="doctor")(doctor.doctor)
-app.command(name="verify")(verify.verify)
-app.command(name="audit")(audit.audit)
-app.command(name="agent")(agent.agent)
-app.command(name="api")(api.api)
-app.command(name="worker")(worker.worker)
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+HELP_FLAGS = ("-h", "--help")
+# Where each command is: a function, or a group of commands. A call imports the one that it names.
+COMMANDS = {
+    "db": "cli.commands.db:app",
+    "config": "cli.commands.config:app",
+    "queue": "cli.commands.queue:app",
+    "files": "cli.commands.files:app",
+    "quarantine": "cli.commands.quarantine:app",
+    "dead-letters": "cli.commands.dead_letters:app",
+    "inbox": "cli.commands.inbox:app",
+    "workers": "cli.commands.workers:app",
+    "subjects": "cli.commands.history:subjects_app",
+    "runs": "cli.commands.history:runs_app",
+    "events": "cli.commands.history:events",
+    "token": "cli.commands.token:app",
+    "formats": "cli.commands.formats:app",
+    "store": "cli.commands.store:app",
+    "init": "cli.commands.init:init",
+    "up": "cli.commands.up:up",
+    "demo": "demo.run:demo",
+    "ingest": "cli.commands.ingest:ingest",
+    "plan": "cli.commands.ingest:plan",
+    "value": "cli.commands.value:value",
+    "series": "cli.commands.value:series",
+    "explain": "cli.commands.explain:explain",
+    "rollup": "cli.commands.rollup:rollup",
+    "restatements": "cli.commands.rollup:restatements",
+    "conflicts": "cli.commands.conflicts:conflicts",
+    "export": "cli.commands.export:export",
+    "rebuild": "cli.commands.rebuild:rebuild",
+    "reconcile": "cli.commands.reconcile:reconcile",
+    "status": "cli.commands.status:status",
+    "housekeeping": "cli.commands.housekeeping:housekeeping",
+    "doctor": "cli.commands.doctor:doctor",
+    "verify": "cli.commands.verify:verify",
+    "audit": "cli.commands.audit:audit",
+    "agent": "cli.commands.agent:agent",
+    "api": "cli.commands.api:api",
+    "worker": "cli.commands.worker:worker",
+}
+
+
+def make_app(words: Sequence[str] = ()) -> typer.Typer:
+    """The command line; for the words of a call, only the commands that occur among them, or all if none does.
+
+    Importing thirty commands to run one would take as long as asking the database for a value.
+    """
+    named = [word for word in words if word in COMMANDS or word in HELP_FLAGS]
+    chosen = [name for name in COMMANDS if name in named]
+    app = typer.Typer(
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,  # rich alone would take as long to import as all the rest
+        pretty_exceptions_enable=False,  # its tracebacks print local variables, and with them passwords
+        epilog="Exit codes: 0 it worked, 1 it failed and said why, 2 it was called wrongly.",
+        context_settings={"help_option_names": list(HELP_FLAGS)},
+    )
+    app.callback()(disarray)
+    for name in COMMANDS if not chosen or named[0] in HELP_FLAGS else chosen:
+        module, _, attribute = COMMANDS[name].partition(":")
+        command = getattr(import_module(f"disarray.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name=name)(command)
+    return app
 
 
 def _print_version(wanted: bool) -> None:
@@ -99,7 +94,6 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def disarray(
     context: typer.Context,
     *,
@@ -122,7 +116,7 @@ def main() -> None:
     """Run the command line; an error that disarray raises on purpose is printed without a traceback."""
     guard_streams()
     try:
-        app(prog_name="disarray")
+        make_app(sys.argv[1:])(prog_name="disarray")
     except DisarrayError as error:
         typer.echo(f"disarray: {error}", err=True)
         sys.exit(1)

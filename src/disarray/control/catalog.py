@@ -6,12 +6,10 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import dict_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_dicts, fetch_rows, find_value
 from disarray.model.description.conflict_rule import ConflictRule
 from disarray.model.fingerprints import Fingerprint
-from disarray.model.plan import FragmentEntry, FragmentId, FragmentState
+from disarray.model.fragments import FragmentEntry, FragmentId, FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -55,10 +53,11 @@ class WithdrawnFragment:
 
 def load_fingerprints(connection: Connection, source_uris: Sequence[str]) -> dict[str, Fingerprint]:
     """What is remembered of the bytes of some files."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_uri, fingerprint from disarray.load_fingerprints(%s::text[])", (list(source_uris),)
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_uri, fingerprint from disarray.load_fingerprints(%s::text[])",
+        (list(source_uris),),
+    )
     return {uri: Fingerprint.from_bytes(fingerprint) for uri, fingerprint in rows}
 
 
@@ -66,11 +65,11 @@ def find_same_content(
     connection: Connection, dataset: str, subject_key: str, *, content_hashes: Sequence[str]
 ) -> dict[str, list[str]]:
     """Files of a subject with these bytes whose readings are in: content hash → their uris, the greatest last."""
-    with translated_errors():
-        rows = connection.execute(
-            "select content_hash, source_uri from disarray.find_same_content(%s, %s, %s::text[])",
-            (dataset, subject_key, list(content_hashes)),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select content_hash, source_uri from disarray.find_same_content(%s, %s, %s::text[])",
+        (dataset, subject_key, list(content_hashes)),
+    )
     found: dict[str, list[str]] = defaultdict(list)
     for content_hash, source_uri in rows:
         found[content_hash].append(source_uri)
@@ -85,10 +84,9 @@ def load_file_fragments(
     By file, and then by dataset and subject: a file on its way from one to another has readings in both.
     """
     found: dict[str, dict[tuple[str, str], list[FragmentEntry]]] = defaultdict(lambda: defaultdict(list))
-    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(
-            "select * from disarray.load_file_fragments(%s::text[])", (list(source_uris),)
-        ).fetchall()
+    rows = fetch_dicts(
+        connection, "select * from disarray.load_file_fragments(%s::text[])", (list(source_uris),)
+    )
     for row, entry in zip(rows, fragment_entries(connection, rows), strict=True):
         found[row["source_uri"]][row["dataset"], row["subject_key"]].append(entry)
     return found
@@ -100,10 +98,9 @@ def load_withdrawn_fragments(
     """What some files said before they were blacklisted, by file."""
     if not source_uris:
         return {}
-    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(
-            "select * from disarray.load_withdrawn_fragments(%s::text[])", (list(source_uris),)
-        ).fetchall()
+    rows = fetch_dicts(
+        connection, "select * from disarray.load_withdrawn_fragments(%s::text[])", (list(source_uris),)
+    )
     found: dict[str, list[WithdrawnFragment]] = defaultdict(list)
     entries = fragment_entries(connection, [row | {"state": row["withdrawn_state"]} for row in rows])
     for row, entry in zip(rows, entries, strict=True):
@@ -117,40 +114,42 @@ def load_segment_fragments(
     connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
 ) -> list[FragmentEntry]:
     """All that is active in some segments of a subject."""
-    return _fragments(
+    rows = fetch_dicts(
         connection,
         "select * from disarray.load_segment_fragments(%s, %s, %s::bigint[])",
         (dataset, subject_key, list(segments)),
     )
+    return fragment_entries(connection, rows)
 
 
-def load_subject_fragments(connection: Connection, dataset: str, subject_key: str) -> list[FragmentEntry]:
-    """All that is active or parked of a subject in one dataset."""
-    return _fragments(
-        connection,
-        "select * from disarray.load_subject_fragments(%s) where dataset = %s",
-        (subject_key, dataset),
-    )
+def load_subject_fragments(connection: Connection, subject_key: str) -> dict[str, list[FragmentEntry]]:
+    """All that is active or parked of a subject, by dataset."""
+    rows = fetch_dicts(connection, "select * from disarray.load_subject_fragments(%s)", (subject_key,))
+    found: dict[str, list[FragmentEntry]] = defaultdict(list)
+    for row, entry in zip(rows, fragment_entries(connection, rows), strict=True):
+        found[row["dataset"]].append(entry)
+    return found
 
 
 def find_sealed_segments(
     connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
 ) -> frozenset[int]:
     """Those of some segments whose readings are no longer kept."""
-    with translated_errors():
-        rows = connection.execute(
-            "select segment_us from disarray.find_sealed_segments(%s, %s, %s::bigint[])",
-            (dataset, subject_key, list(segments)),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select segment_us from disarray.find_sealed_segments(%s, %s, %s::bigint[])",
+        (dataset, subject_key, list(segments)),
+    )
     return frozenset(segment_us for (segment_us,) in rows)
 
 
 def load_arrivals(connection: Connection, source_uris: Collection[str]) -> dict[str, int]:
     """The numbers of some files in the order of first announcements."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_uri, arrival from disarray.load_arrivals(%s::text[])", (sorted(source_uris),)
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_uri, arrival from disarray.load_arrivals(%s::text[])",
+        (sorted(source_uris),),
+    )
     return dict(rows)
 
 
@@ -168,37 +167,29 @@ def load_kept_fragments(
     connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
 ) -> list[FragmentEntry]:
     """All that is active or parked in some segments of a subject."""
-    return _fragments(
+    rows = fetch_dicts(
         connection,
         "select * from disarray.load_kept_fragments(%s, %s, %s::bigint[])",
         (dataset, subject_key, list(segments)),
     )
+    return fragment_entries(connection, rows)
 
 
 def load_segments(
     connection: Connection, dataset: str, subject_key: str, *, from_us: int, to_us: int
 ) -> list[SegmentEntry]:
     """The segments of a subject that start in a span, both ends included, in order."""
-    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(
-            "select * from disarray.load_segments(%s, %s, %s, %s)", (dataset, subject_key, from_us, to_us)
-        ).fetchall()
+    rows = fetch_dicts(
+        connection,
+        "select * from disarray.load_segments(%s, %s, %s, %s)",
+        (dataset, subject_key, from_us, to_us),
+    )
     return [SegmentEntry(**{name: row[name] for name in SegmentEntry.__slots__}) for row in rows]
 
 
 def high_event_us(connection: Connection, dataset: str, subject_key: str) -> int | None:
     """The newest reading of a subject, from which its horizon is counted."""
-    with translated_errors():
-        row = connection.execute("select disarray.high_event_us(%s, %s)", (dataset, subject_key)).fetchone()
-    assert row is not None
-    newest: int | None = row[0]
-    return newest
-
-
-def _fragments(connection: Connection, query: str, parameters: tuple[object, ...]) -> list[FragmentEntry]:
-    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(query.encode(), parameters).fetchall()
-    return fragment_entries(connection, rows)
+    return find_value(connection, int, "select disarray.high_event_us(%s, %s)", (dataset, subject_key))
 
 
 def fragment_entries(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> list[FragmentEntry]:
@@ -207,10 +198,9 @@ def fragment_entries(connection: Connection, rows: Sequence[Mapping[str, Any]]) 
     paths = sorted({entry.path for entry in entries if entry.digest is None})
     if not paths:
         return entries
-    with translated_errors():
-        found = connection.execute(
-            "select path, checksum from disarray.load_lake_checksums(%s::text[])", (paths,)
-        ).fetchall()
+    found = fetch_rows(
+        connection, "select path, checksum from disarray.load_lake_checksums(%s::text[])", (paths,)
+    )
     checksums: dict[str, str] = dict(found)
     return [
         entry if entry.digest is not None else replace(entry, file_checksum=checksums.get(entry.path))

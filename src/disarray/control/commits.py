@@ -7,8 +7,8 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from disarray.control.translation import translated_errors
-from disarray.model.plan import FragmentState
+from disarray.control.calls import call, fetch_value
+from disarray.model.fragments import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,23 +17,16 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
     from disarray.control.queue import Holder, QueueId
+    from disarray.model.catalog_changes import CatalogChanges
     from disarray.model.fingerprints import Fingerprint
-    from disarray.model.plan import CatalogChanges, FragmentEntry, RebuildStep
+    from disarray.model.fragments import FragmentEntry, LakeFile
+    from disarray.model.plan import RebuildStep
 
 Row = dict[str, Any]
 
 
 # About a second of work in the transaction that holds the subject.
 MAX_SHIFT_ROWS = 100_000
-
-
-@dataclass(frozen=True, kw_only=True)
-class LakeFile:
-    """A Parquet file that fragments of this commit lie in; the path is relative to the lake."""
-
-    path: str
-    bytes: int
-    checksum: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -168,62 +161,13 @@ class DatasetChange:
     changed_segments: list[int] | None = None  # while rows follow: those whose rows are wanted
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TotalChange:
-    """A total as it is and as it would be; None where there is none."""
-
-    metric: str
-    channel: str
-    old: int | float | None
-    new: int | float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RestatedSpan:
-    """Published values that would change; ``control.values.Restatement`` says what each number is."""
-
-    metric: str
-    channel: str
-    from_us: int
-    to_us: int
-    old_first: int | float | None
-    new_first: int | float | None
-    old_last: int | float | None
-    new_last: int | float | None
-    least: int | float | None
-    greatest: int | float | None
-    delta: int | float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class BucketSpan:
-    """One bucket of a rollup."""
-
-    rollup: str
-    bucket_us: int
-    bucket_end_us: int
-    label: str
-    channel: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitPreview:
-    """What a commit would do to what people read."""
-
-    frontier_us: int | None
-    bases_shifted: int
-    spans: tuple[RestatedSpan, ...]
-    totals: tuple[TotalChange, ...]
-    buckets: tuple[BucketSpan, ...]
-
-
 def prepare_commit(commit: SubjectCommit) -> PreparedCommit:
     """Write down all that a commit sends but the rows that follow it."""
     figures = asdict(commit.figures) if commit.figures else {}
     changes = {
         "metadata": commit.metadata,
         "lake_files": [vars(file) for file in commit.lake_files],
-        "datasets": [_dataset_document(part) for part in commit.datasets],
+        "datasets": [dataset_document(part) for part in commit.datasets],
         "fingerprints": [
             {
                 "source_uri": uri,
@@ -250,7 +194,7 @@ def prepare_commit(commit: SubjectCommit) -> PreparedCommit:
         figures=json.dumps(figures, allow_nan=False),
         rows=None
         if commit.rows_follow
-        else [json.dumps(_rows_document(part), allow_nan=False) for part in commit.datasets],
+        else [json.dumps(rows_document(part), allow_nan=False) for part in commit.datasets],
         profiles=[_profile_document(part) for part in commit.datasets],
     )
 
@@ -268,33 +212,32 @@ def commit_subject(
     rows follow, it is one step of a transaction that goes on with ``put_rows`` and ends with ``finish_commit``.
     """
     prepared = prepare_commit(commit) if isinstance(commit, SubjectCommit) else commit
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json, %s, %s::json[], %s::jsonb[])",
-            (
-                prepared.commit.run_id,
-                prepared.commit.subject_key,
-                holder.instance_name,
-                holder.incarnation,
-                prepared.commit.fence,
-                prepared.changes,
-                max_shift_rows,
-                prepared.rows,
-                prepared.profiles,
-            ),
-        ).fetchone()
-    assert row is not None
-    return [DatasetChange(**change) for change in row[0]]
+    changed = fetch_value(
+        connection,
+        list,
+        "select disarray.commit_subject(%s, %s, %s, %s, %s, %s::json, %s, %s::json[], %s::jsonb[])",
+        (
+            prepared.commit.run_id,
+            prepared.commit.subject_key,
+            holder.instance_name,
+            holder.incarnation,
+            prepared.commit.fence,
+            prepared.changes,
+            max_shift_rows,
+            prepared.rows,
+            prepared.profiles,
+        ),
+    )
+    return [DatasetChange(**change) for change in changed]
 
 
 def put_rows(connection: Connection, commit: SubjectCommit, dataset: str, documents: Sequence[bytes]) -> None:
     """Some of the rows that follow a commit; each document holds `metrics`, `rollups`, or both."""
-    with translated_errors():
-        connection.execute(
-            # Binary: as text, every quote of the documents would be escaped on the way.
-            "select disarray.put_rows(%s, %s, %s, %b::json[])",
-            (commit.run_id, commit.subject_key, dataset, [document.decode() for document in documents]),
-        )
+    call(
+        connection,
+        "select disarray.put_rows(%s, %s, %s, %b::json[])",
+        (commit.run_id, commit.subject_key, dataset, [document.decode() for document in documents]),
+    )
 
 
 def finish_commit(
@@ -307,54 +250,29 @@ def finish_commit(
     """End a commit whose rows followed: what it changed, now that bases are shifted over them."""
     is_rebuild = any(part.rebuild is not None for part in prepared.commit.datasets)
     done = [asdict(replace(change, changed_segments=None)) for change in changes]
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.finish_commit(%s, %s, %s, %s::json, %s::jsonb)",
-            (
-                prepared.commit.run_id,
-                prepared.commit.subject_key,
-                # The old numbers of a rebuilt subject are gone with this commit: the new ones must be whole with it.
-                None if is_rebuild else max_shift_rows,
-                prepared.figures,
-                json.dumps(done),
-            ),
-        ).fetchone()
-    assert row is not None
-    return [DatasetChange(**change) for change in row[0]]
-
-
-def preview_commit(connection: Connection, subject_key: str, part: DatasetCommit) -> CommitPreview:
-    """What a commit of these segments would change, found out without changing anything."""
-    document = (
-        _dataset_document(part)
-        | _rows_document(part)
-        | {"profile": None if part.profile is None else vars(part.profile)}
+    changed = fetch_value(
+        connection,
+        list,
+        "select disarray.finish_commit(%s, %s, %s, %s::json, %s::jsonb)",
+        (
+            prepared.commit.run_id,
+            prepared.commit.subject_key,
+            # The old numbers of a rebuilt subject are gone with this commit: the new ones must be whole with it.
+            None if is_rebuild else max_shift_rows,
+            prepared.figures,
+            json.dumps(done),
+        ),
     )
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.preview_commit(%s, %s::json)",
-            (subject_key, json.dumps(document, allow_nan=False)),
-        ).fetchone()
-    assert row is not None
-    found: Metadata = row[0]
-    return CommitPreview(
-        frontier_us=found["frontier_us"],
-        bases_shifted=found["bases_shifted"],
-        spans=tuple(RestatedSpan(**span) for span in found["spans"]),
-        totals=tuple(TotalChange(**total) for total in found["totals"]),
-        buckets=tuple(sorted(BucketSpan(**bucket) for bucket in found["buckets"])),
-    )
+    return [DatasetChange(**change) for change in changed]
 
 
 def is_committed(connection: Connection, run_id: UUID, subject_key: str) -> bool:
     """Whether a commit whose reply was lost took effect; waits for one that is still under way."""
-    with translated_errors():
-        row = connection.execute("select disarray.is_committed(%s, %s)", (run_id, subject_key)).fetchone()
-    assert row is not None
-    return bool(row[0])
+    return fetch_value(connection, bool, "select disarray.is_committed(%s, %s)", (run_id, subject_key))
 
 
-def _dataset_document(part: DatasetCommit) -> Row:
+def dataset_document(part: DatasetCommit) -> Row:
+    """What changes in one dataset but its rows, keyed as `commit_subject` takes it."""
     rebuild = part.rebuild
     return {
         "dataset": part.dataset,
@@ -387,10 +305,10 @@ def _dataset_document(part: DatasetCommit) -> Row:
     }
 
 
-def _rows_document(part: DatasetCommit) -> Row:
-    """Summaries and rollup parts: nearly all of what a commit has to say. What is NULL need not be said."""
+def rows_document(part: DatasetCommit) -> Row:
+    """Summaries and rollup parts, nearly all that a commit sends; what is NULL is left out."""
     return {
-        name: [_said(row) for row in rows]
+        name: [_without_nulls(row) for row in rows]
         for name, rows in (("metrics", part.metrics), ("rollups", part.rollups))
     }
 
@@ -399,7 +317,7 @@ def _profile_document(part: DatasetCommit) -> str | None:
     return None if part.profile is None else json.dumps(vars(part.profile), allow_nan=False)
 
 
-def _said(row: Row) -> Row:
+def _without_nulls(row: Row) -> Row:
     return {name: value for name, value in row.items() if value is not None}
 
 

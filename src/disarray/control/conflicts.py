@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from disarray.control.connections import Connection
 
 
@@ -36,9 +36,12 @@ def list_conflicts(
     subject_key: str | None = None,
     source_uri: str | None = None,
     limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[FileConflict]:
     """Pairs of files that disagree, by subject and segment."""
-    with translated_errors(), connection.cursor(row_factory=class_row(FileConflict)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_conflicts(%s, %s, %s)", (subject_key, source_uri, limit)
-        ).fetchall()
+    return fetch_records(
+        connection,
+        FileConflict,
+        "select * from disarray.list_conflicts(%s, %s, %s, %s::text[])",
+        (subject_key, source_uri, limit, after),
+    )

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
+from disarray.control.calls import call, fetch_records, fetch_rows
 from disarray.control.queue import QueueId
-from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,30 +37,33 @@ def list_dead_letters(
     subject_key: str | None = None,
     failed_before: datetime | None = None,
     limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[DeadLetter]:
     """All that was given up and not discarded, oldest first."""
-    with translated_errors(), connection.cursor(row_factory=class_row(DeadLetter)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_dead_letters(%s, %s, %s, %s)",
-            (source_uri, subject_key, failed_before, limit),
-        ).fetchall()
+    return fetch_records(
+        connection,
+        DeadLetter,
+        "select * from disarray.list_dead_letters(%s, %s, %s, %s, %s::text[])",
+        (source_uri, subject_key, failed_before, limit, after),
+    )
 
 
 def retry_dead_letters(
     connection: Connection, source_uris: Sequence[str], *, reason: str, by: str
 ) -> dict[str, QueueId]:
     """Ask for the same once more, with a full set of attempts; the items by uri, all or none."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_uri, queue_id from disarray.retry_dead_letters(%s::text[], %s, %s)",
-            (list(source_uris), reason, by),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_uri, queue_id from disarray.retry_dead_letters(%s::text[], %s, %s)",
+        (list(source_uris), reason, by),
+    )
     return {uri: QueueId(queue_id) for uri, queue_id in rows}
 
 
 def discard_dead_letters(connection: Connection, source_uris: Sequence[str], *, reason: str, by: str) -> None:
     """Take them off the list, all or none; a new version of a file, or a request by name, revives it."""
-    with translated_errors():
-        connection.execute(
-            "select disarray.discard_dead_letters(%s::text[], %s, %s)", (list(source_uris), reason, by)
-        )
+    call(
+        connection,
+        "select disarray.discard_dead_letters(%s::text[], %s, %s)",
+        (list(source_uris), reason, by),
+    )

@@ -6,9 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import call, fetch_records, fetch_rows, fetch_value, find_value
 from disarray.errors import UnknownNameError
 from disarray.model.description.dataset import Version
 from disarray.model.description.dataset_reader import restore_dataset, written_text
@@ -65,78 +63,78 @@ def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose:
         }
         for metric in dataset.metrics
     ]
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s)",
-            (
-                dataset.name,
-                dataset.parse_version,
-                dataset.scan_version,
-                written_text(dataset),
-                json.dumps(metrics),
-                is_on_purpose,
-            ),
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(
+        connection,
+        int,
+        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s)",
+        (
+            dataset.name,
+            dataset.parse_version,
+            dataset.scan_version,
+            written_text(dataset),
+            json.dumps(metrics),
+            is_on_purpose,
+        ),
+    )
 
 
 def assert_in_force(connection: Connection, datasets: Iterable[Dataset]) -> None:
     """Refuse to go on with a definition that another one has replaced."""
     used = sorted(datasets, key=lambda dataset: dataset.name)
-    with translated_errors():
-        connection.execute(
-            "select disarray.assert_in_force(%s::text[], %s::text[], %s::text[])",
-            (
-                [dataset.name for dataset in used],
-                [dataset.parse_version for dataset in used],
-                [dataset.scan_version for dataset in used],
-            ),
-        )
+    call(
+        connection,
+        "select disarray.assert_in_force(%s::text[], %s::text[], %s::text[])",
+        (
+            [dataset.name for dataset in used],
+            [dataset.parse_version for dataset in used],
+            [dataset.scan_version for dataset in used],
+        ),
+    )
 
 
 def load_definition(connection: Connection, dataset: str, version: Version) -> Dataset:
     """A dataset as it was defined under a version."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.load_definition(%s, %s, %s)", (dataset, version.parse, version.scan)
-        ).fetchone()
-    if row is None or not row[0]:
+    written = find_value(
+        connection,
+        dict,
+        "select disarray.load_definition(%s, %s, %s)",
+        (dataset, version.parse, version.scan),
+    )
+    if not written:
         raise UnknownNameError(f"dataset '{dataset}' was never defined as {version.parse} {version.scan}")
-    return restore_dataset(row[0], version)
+    return restore_dataset(written, version)
 
 
 def is_defined(connection: Connection, dataset: Dataset) -> bool:
     """Whether the database knows this version of a dataset, in force or not."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.load_definition(%s, %s, %s) is not null",
-            (dataset.name, dataset.parse_version, dataset.scan_version),
-        ).fetchone()
-    return row is not None and bool(row[0])
+    return fetch_value(
+        connection,
+        bool,
+        "select disarray.load_definition(%s, %s, %s) is not null",
+        (dataset.name, dataset.parse_version, dataset.scan_version),
+    )
 
 
 def definition_in_force(connection: Connection, dataset: str) -> Version | None:
     """The version under which a dataset is read and scanned now; None where it was never registered."""
-    with translated_errors():
-        row = connection.execute(
-            "select parse_version, scan_version from disarray.definition_in_force(%s)", (dataset,)
-        ).fetchone()
-    return None if row is None else Version(*row)
+    rows = fetch_rows(
+        connection, "select parse_version, scan_version from disarray.definition_in_force(%s)", (dataset,)
+    )
+    return Version(*rows[0]) if rows else None
 
 
 def load_subject_versions(
     connection: Connection, subject_keys: Sequence[str]
 ) -> dict[tuple[str, str], SubjectVersion]:
     """Under which definitions the numbers of some subjects were made, by dataset and subject."""
-    with translated_errors():
-        rows = connection.execute(
-            """
-            select dataset, subject_key, parse_version, scan_version, is_in_force
-            from disarray.load_subject_versions(%s::text[])
-            """,
-            (list(subject_keys),),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        """
+        select dataset, subject_key, parse_version, scan_version, is_in_force
+        from disarray.load_subject_versions(%s::text[])
+        """,
+        (list(subject_keys),),
+    )
     return {
         (dataset, subject): SubjectVersion(Version(parse, scan), is_in_force)
         for dataset, subject, parse, scan, is_in_force in rows
@@ -145,10 +143,7 @@ def load_subject_versions(
 
 def queue_rebuilds(connection: Connection, *, dataset: str | None, subject_key: str | None) -> int:
     """Queue an item for each subject that waits for the definition in force; how many there are."""
-    with translated_errors():
-        row = connection.execute("select disarray.queue_rebuilds(%s, %s)", (dataset, subject_key)).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(connection, int, "select disarray.queue_rebuilds(%s, %s)", (dataset, subject_key))
 
 
 def list_rebuilds(
@@ -160,26 +155,27 @@ def list_rebuilds(
 ) -> list[PendingRebuild]:
     """Subjects that wait for the definition in force, or would for another, and how much each has to scan or read."""
     wanted = (None, None) if version is None else (version.parse, version.scan)
-    with translated_errors(), connection.cursor(row_factory=class_row(PendingRebuild)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_rebuilds(%s, %s, %s, %s)", (dataset, subject_key, *wanted)
-        ).fetchall()
+    return fetch_records(
+        connection,
+        PendingRebuild,
+        "select * from disarray.list_rebuilds(%s, %s, %s, %s)",
+        (dataset, subject_key, *wanted),
+    )
 
 
 def count_rebuilt(connection: Connection, dataset: str) -> tuple[int, int]:
     """How many subjects of a dataset have numbers under the definition in force, of how many."""
-    with translated_errors():
-        row = connection.execute(
-            "select rebuilt, subjects from disarray.count_rebuilt(%s)", (dataset,)
-        ).fetchone()
-    assert row is not None
-    return row[0], row[1]
+    ((rebuilt, subjects),) = fetch_rows(
+        connection, "select rebuilt, subjects from disarray.count_rebuilt(%s)", (dataset,)
+    )
+    return rebuilt, subjects
 
 
 def load_rebuild_files(connection: Connection, dataset: str, subject_key: str) -> dict[str, Fingerprint]:
     """The files of a subject that are read again where parsing changed, and what is remembered of their bytes."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_uri, fingerprint from disarray.load_rebuild_files(%s, %s)", (dataset, subject_key)
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_uri, fingerprint from disarray.load_rebuild_files(%s, %s)",
+        (dataset, subject_key),
+    )
     return {uri: Fingerprint.from_bytes(fingerprint) for uri, fingerprint in rows}

@@ -10,6 +10,7 @@ from psycopg.rows import class_row
 from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime, timedelta
 
     from disarray.control.connections import Connection
@@ -36,6 +37,7 @@ class Event:
     subject_key: str | None
     instance_name: str | None
     metadata: Metadata
+    event_id: int
 
 
 def list_events(
@@ -46,12 +48,14 @@ def list_events(
     source_uri: str | None = None,
     event_type: str | None = None,
     limit: int = 100,
+    after: Sequence[str] | None = None,
+    queue_id: int | None = None,
 ) -> list[Event]:
     """What happened since an instant, newest first."""
     with translated_errors(), connection.cursor(row_factory=class_row(Event)) as cursor:
         return cursor.execute(
-            "select * from disarray.list_events(%s, %s, %s, %s, %s)",
-            (since, subject_key, source_uri, event_type, limit),
+            "select * from disarray.list_events(%s, %s, %s, %s, %s, %s::text[], %s)",
+            (since, subject_key, source_uri, event_type, limit, after, queue_id),
         ).fetchall()
 
 

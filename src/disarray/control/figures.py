@@ -1,13 +1,11 @@
-"""What was taken in, how late it was, and what mending for it cost: facts of commits, whoever asks and restarts."""
+"""What was taken in, how late it was, and what mending for it cost: facts of commits, which survive every restart."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -61,29 +59,30 @@ def sum_figures(
     connection: Connection, *, since: datetime | None = None, until: datetime | None = None
 ) -> Figures:
     """Sums over the whole hours of a period; without one over all time, and then they only grow."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Figures)) as cursor:
-        found = cursor.execute(
-            """
-            select * from disarray.sum_figures(
-                coalesce(%s::timestamptz, '-infinity'), coalesce(%s::timestamptz, 'infinity')
-            )
-            """,
-            (since, until),
-        ).fetchone()
-    assert found is not None
-    return found
+    (figures,) = fetch_records(
+        connection,
+        Figures,
+        """
+        select * from disarray.sum_figures(
+            coalesce(%s::timestamptz, '-infinity'), coalesce(%s::timestamptz, 'infinity')
+        )
+        """,
+        (since, until),
+    )
+    return figures
 
 
 def lateness_histogram(
     connection: Connection, *, since: datetime | None = None, until: datetime | None = None
 ) -> list[LatenessClass]:
     """Arriving files by how far their last reading lay behind the newest of the subject, each file once."""
-    with translated_errors(), connection.cursor(row_factory=class_row(LatenessClass)) as cursor:
-        return cursor.execute(
-            """
+    return fetch_records(
+        connection,
+        LatenessClass,
+        """
             select * from disarray.lateness_histogram(
                 coalesce(%s::timestamptz, '-infinity'), coalesce(%s::timestamptz, 'infinity')
             )
-            """,
-            (since, until),
-        ).fetchall()
+        """,
+        (since, until),
+    )

@@ -1,4 +1,4 @@
-"""Files on their way in: notifications, the blacklist, and where each file stands."""
+"""Files on their way in, and where each stands."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row
-
+from disarray.control.calls import fetch_records, fetch_rows, find_value
 from disarray.control.metadata import Metadata, as_jsonb
-from disarray.control.translation import translated_errors
 from disarray.model.notification import Notification as Notification
 from disarray.model.notification import Reason as Reason
 
@@ -64,14 +62,12 @@ def enqueue_file(
     metadata: Metadata | None = None,
 ) -> int | None:
     """Queue one file; None where nothing is to be done (unchanged, or blacklisted)."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.enqueue_file(%s, %s, %s, %s, %s)",
-            (source_uri, subject_key, reason, instance_name, as_jsonb(metadata or {})),
-        ).fetchone()
-    assert row is not None
-    queue_id: int | None = row[0]
-    return queue_id
+    return find_value(
+        connection,
+        int,
+        "select disarray.enqueue_file(%s, %s, %s, %s, %s)",
+        (source_uri, subject_key, reason, instance_name, as_jsonb(metadata or {})),
+    )
 
 
 def enqueue_files(
@@ -84,66 +80,40 @@ def enqueue_files(
         [str(notification.reason) for notification in notifications],
         [as_jsonb(notification.metadata) for notification in notifications],
     )
-    with translated_errors():
-        rows = connection.execute(
-            """
-            select source_uri, queue_id, verdict
-            from disarray.enqueue_files(%b::text[], %b::text[], %b::text[], %s, %b::jsonb[])
-            """,
-            (*columns[:3], instance_name, columns[3]),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        """
+        select source_uri, queue_id, verdict
+        from disarray.enqueue_files(%b::text[], %b::text[], %b::text[], %s, %b::jsonb[])
+        """,
+        (*columns[:3], instance_name, columns[3]),
+    )
     return [Enqueued(source_uri, queue_id, Verdict(verdict)) for source_uri, queue_id, verdict in rows]
 
 
 def reingest_file(connection: Connection, source_uri: str, *, reason: str, by: str) -> int | None:
     """Read a file again from its first byte; the item that does it, or None where the file is blacklisted."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.reingest_file(%s, %s, %s)", (source_uri, reason, by)
-        ).fetchone()
-    assert row is not None
-    queue_id: int | None = row[0]
-    return queue_id
-
-
-def blacklist_file(
-    connection: Connection, source_uri: str, subject_key: str, *, reason: str, by: str
-) -> int | None:
-    """Make a file count for nothing; the item that removes its readings, or None where it has none."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.blacklist_file(%s, %s, %s, %s)", (source_uri, subject_key, reason, by)
-        ).fetchone()
-    assert row is not None
-    queue_id: int | None = row[0]
-    return queue_id
-
-
-def allow_file(connection: Connection, source_uri: str, *, reason: str, by: str) -> int | None:
-    """Let a blacklisted file count again; the item that brings its readings back."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.allow_file(%s, %s, %s)", (source_uri, reason, by)
-        ).fetchone()
-    assert row is not None
-    queue_id: int | None = row[0]
-    return queue_id
+    return find_value(connection, int, "select disarray.reingest_file(%s, %s, %s)", (source_uri, reason, by))
 
 
 def list_files(
-    connection: Connection, *, status: str | None = None, subject_key: str | None = None, limit: int = 100
+    connection: Connection,
+    *,
+    status: str | None = None,
+    subject_key: str | None = None,
+    source_name: str | None = None,
+    limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[FileRecord]:
-    """Files that were ever announced, by uri."""
-    with translated_errors(), connection.cursor(row_factory=class_row(FileRecord)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_files(%s, %s, %s)", (status, subject_key, limit)
-        ).fetchall()
+    """Files that were ever announced, or those that a source delivered, by uri."""
+    return fetch_records(
+        connection,
+        FileRecord,
+        "select * from disarray.list_files(%s, %s, %s, %s::text[], %s)",
+        (status, subject_key, limit, after, source_name),
+    )
 
 
 def describe_file(connection: Connection, source_uri: str) -> Metadata | None:
     """All that is known of a file, None where it was never announced."""
-    with translated_errors():
-        row = connection.execute("select disarray.describe_file(%s)", (source_uri,)).fetchone()
-    assert row is not None
-    known: Metadata | None = row[0]
-    return known
+    return find_value(connection, dict, "select disarray.describe_file(%s)", (source_uri,))

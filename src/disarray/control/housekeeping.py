@@ -5,23 +5,20 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
+from disarray.control.calls import call, fetch_records, fetch_rows, fetch_value, find_value
 from disarray.control.commits import fragment_row
-from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import timedelta
     from uuid import UUID
 
-    from disarray.control.commits import LakeFile
     from disarray.control.connections import Connection
     from disarray.control.queue import Holder
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry, LakeFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +79,12 @@ class Compaction:
 @contextmanager
 def housekeeping_turn(connection: Connection) -> Iterator[bool]:
     """Whether it is this connection's turn to keep house; it ends with the block, or with the connection."""
-    with translated_errors():
-        row = connection.execute("select disarray.begin_housekeeping()").fetchone()
-    is_ours = row == (True,)
+    is_ours = fetch_value(connection, bool, "select disarray.begin_housekeeping()")
     try:
         yield is_ours
     finally:
         if is_ours:
-            with translated_errors():
-                connection.execute("select disarray.end_housekeeping()")
+            call(connection, "select disarray.end_housekeeping()")
 
 
 def list_cold_segments(
@@ -103,19 +97,20 @@ def list_cold_segments(
     subject_key: str | None = None,
 ) -> list[ColdSegment]:
     """Segments that nothing changed for a while and that lie in many fragments of few readings, in order."""
-    with translated_errors(), connection.cursor(row_factory=class_row(ColdSegment)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_cold_segments(%s, %s, %s, %s, %s, %s, %s)",
-            (
-                dataset.name,
-                dataset.parse_version,
-                dataset.scan_version,
-                cold_after,
-                fragments,
-                readings,
-                subject_key,
-            ),
-        ).fetchall()
+    return fetch_records(
+        connection,
+        ColdSegment,
+        "select * from disarray.list_cold_segments(%s, %s, %s, %s, %s, %s, %s)",
+        (
+            dataset.name,
+            dataset.parse_version,
+            dataset.scan_version,
+            cold_after,
+            fragments,
+            readings,
+            subject_key,
+        ),
+    )
 
 
 def list_expired_segments(
@@ -124,21 +119,17 @@ def list_expired_segments(
     """Segments whose readings are older than the dataset retains them, in order; none where it retains all."""
     if dataset.retain_us is None:
         return []
-    with translated_errors(), connection.cursor(row_factory=class_row(ExpiredSegment)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_expired_segments(%s, %s, %s, %s, %s)",
-            (dataset.name, dataset.parse_version, dataset.scan_version, dataset.retain_us, subject_key),
-        ).fetchall()
+    return fetch_records(
+        connection,
+        ExpiredSegment,
+        "select * from disarray.list_expired_segments(%s, %s, %s, %s, %s)",
+        (dataset.name, dataset.parse_version, dataset.scan_version, dataset.retain_us, subject_key),
+    )
 
 
 def queue_compaction(connection: Connection, subject_keys: Sequence[str]) -> int:
     """Queue the housekeeping of some subjects; how many were not queued yet."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.queue_compaction(%s::text[])", (list(subject_keys),)
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(connection, int, "select disarray.queue_compaction(%s::text[])", (list(subject_keys),))
 
 
 def compact_segments(connection: Connection, compaction: Compaction, holder: Holder) -> None:
@@ -155,18 +146,18 @@ def compact_segments(connection: Connection, compaction: Compaction, holder: Hol
             for segment_us, revision, digest in compaction.segments
         ],
     }
-    with translated_errors():
-        connection.execute(
-            "select disarray.compact_segments(%s, %s, %s, %s, %s, %s::json)",
-            (
-                compaction.run_id,
-                compaction.subject_key,
-                holder.instance_name,
-                holder.incarnation,
-                compaction.fence,
-                json.dumps(changes),
-            ),
-        )
+    call(
+        connection,
+        "select disarray.compact_segments(%s, %s, %s, %s, %s, %s::json)",
+        (
+            compaction.run_id,
+            compaction.subject_key,
+            holder.instance_name,
+            holder.incarnation,
+            compaction.fence,
+            json.dumps(changes),
+        ),
+    )
 
 
 def seal_segments(
@@ -180,60 +171,50 @@ def seal_segments(
     segments: Sequence[int],
 ) -> int:
     """End the readings of some segments, whose numbers stay; how many were sealed."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.seal_segments(%s, %s, %s, %s, %s, %s, %s::bigint[])",
-            (run_id, subject_key, holder.instance_name, holder.incarnation, fence, dataset, list(segments)),
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(
+        connection,
+        int,
+        "select disarray.seal_segments(%s, %s, %s, %s, %s, %s, %s::bigint[])",
+        (run_id, subject_key, holder.instance_name, holder.incarnation, fence, dataset, list(segments)),
+    )
 
 
 def list_dead_lake_files(connection: Connection, *, keep: timedelta) -> list[DeadFile]:
     """Files of the lake that nothing has needed for that long."""
-    with translated_errors(), connection.cursor(row_factory=class_row(DeadFile)) as cursor:
-        return cursor.execute("select * from disarray.list_dead_lake_files(%s)", (keep,)).fetchall()
+    return fetch_records(connection, DeadFile, "select * from disarray.list_dead_lake_files(%s)", (keep,))
 
 
 def doom_lake_files(connection: Connection, *, keep: timedelta) -> list[DeadFile]:
     """Mark them, so that no commit can name them from now on; all that are doomed and not forgotten yet."""
-    with translated_errors(), connection.cursor(row_factory=class_row(DeadFile)) as cursor:
-        return cursor.execute("select * from disarray.doom_lake_files(%s)", (keep,)).fetchall()
+    return fetch_records(connection, DeadFile, "select * from disarray.doom_lake_files(%s)", (keep,))
 
 
 def forget_lake_files(connection: Connection, paths: Sequence[str]) -> int:
     """Take doomed files that are deleted out of the catalog; how many there were."""
-    with translated_errors():
-        row = connection.execute("select disarray.forget_lake_files(%s::text[])", (list(paths),)).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(connection, int, "select disarray.forget_lake_files(%s::text[])", (list(paths),))
 
 
 def find_unknown_lake_files(connection: Connection, paths: Sequence[str]) -> list[str]:
     """Those of some files that no commit ever named."""
-    with translated_errors():
-        rows = connection.execute(
-            "select * from disarray.find_unknown_lake_files(%s::text[])", (list(paths),)
-        ).fetchall()
+    rows = fetch_rows(
+        connection, "select * from disarray.find_unknown_lake_files(%s::text[])", (list(paths),)
+    )
     return [path for (path,) in rows]
 
 
 def oldest_claim_age(connection: Connection) -> timedelta | None:
     """How long ago the oldest claim that still holds was made, by the database's clock; None without any."""
-    with translated_errors():
-        row = connection.execute("select disarray.oldest_claim_age()").fetchone()
-    assert row is not None
-    age: timedelta | None = row[0]
-    return age
+    return find_value(connection, timedelta, "select disarray.oldest_claim_age()")
 
 
 def forget_history(
     connection: Connection, *, keep: timedelta, keep_fragments: timedelta, is_rehearsal: bool = False
 ) -> Forgotten:
     """Forget resolved ranges, dropped fragments and runs that nothing refers to; what went, or would go."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Forgotten)) as cursor:
-        found = cursor.execute(
-            "select * from disarray.forget_history(%s, %s, %s)", (keep, keep_fragments, is_rehearsal)
-        ).fetchone()
-    assert found is not None
-    return found
+    (forgotten,) = fetch_records(
+        connection,
+        Forgotten,
+        "select * from disarray.forget_history(%s, %s, %s)",
+        (keep, keep_fragments, is_rehearsal),
+    )
+    return forgotten

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import psycopg
 
 OLDEST_VERSION = 15
-ROLES = ("disarray_agent", "disarray_worker", "disarray_operator", "disarray_reader")
+ROLES = ("disarray_agent", "disarray_producer", "disarray_worker", "disarray_operator", "disarray_reader")
 _CLOCK_SAMPLES = 5
 
 

@@ -6,11 +6,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
+from disarray.control.calls import call, fetch_records, fetch_value, find_value
 from disarray.control.metadata import Metadata, as_jsonb
 from disarray.control.queue import Holder, Incarnation
-from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,57 +48,52 @@ def register_instance(
     metadata: Metadata | None = None,
 ) -> Holder:
     """Begin a new life under a name; claims of its former life go back at once, and that life is fenced."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.register_instance(%s, %s::text[], %s)",
-            (
-                instance_name,
-                list(subject_patterns) if subject_patterns is not None else None,
-                as_jsonb(metadata or {}),
-            ),
-        ).fetchone()
-    assert row is not None
-    return Holder(instance_name, Incarnation(row[0]))
+    incarnation = fetch_value(
+        connection,
+        int,
+        "select disarray.register_instance(%s, %s::text[], %s)",
+        (
+            instance_name,
+            list(subject_patterns) if subject_patterns is not None else None,
+            as_jsonb(metadata or {}),
+        ),
+    )
+    return Holder(instance_name, Incarnation(incarnation))
 
 
 def bind_instance(
     connection: Connection, instance_name: str, subject_patterns: Sequence[str], *, by: str
 ) -> None:
     """Change which subjects an instance serves."""
-    with translated_errors():
-        connection.execute(
-            "select disarray.bind_instance(%s, %s::text[], %s)", (instance_name, list(subject_patterns), by)
-        )
+    call(
+        connection,
+        "select disarray.bind_instance(%s, %s::text[], %s)",
+        (instance_name, list(subject_patterns), by),
+    )
 
 
 def list_instances(connection: Connection) -> list[Instance]:
     """Every instance that ever registered, with what it holds now."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Instance)) as cursor:
-        found = cursor.execute("select * from disarray.list_instances()").fetchall()
+    found = fetch_records(connection, Instance, "select * from disarray.list_instances()")
     return [replace(known, state=InstanceState(known.state)) for known in found]
 
 
 def instance_state(connection: Connection, instance_name: str) -> InstanceState | None:
     """Whether an instance claims, which tells why it was given nothing; None where it never registered."""
-    with translated_errors():
-        row = connection.execute("select disarray.instance_state(%s)", (instance_name,)).fetchone()
-    assert row is not None
-    return None if row[0] is None else InstanceState(row[0])
+    state = find_value(connection, str, "select disarray.instance_state(%s)", (instance_name,))
+    return None if state is None else InstanceState(state)
 
 
 def pause_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
     """Let an instance claim nothing until it is resumed; it finishes what it has, and no claim comes after this."""
-    with translated_errors():
-        connection.execute("select disarray.pause_instance(%s, %s, %s)", (instance_name, reason, by))
+    call(connection, "select disarray.pause_instance(%s, %s, %s)", (instance_name, reason, by))
 
 
 def drain_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
     """Let this life of an instance finish what it has and claim nothing more."""
-    with translated_errors():
-        connection.execute("select disarray.drain_instance(%s, %s, %s)", (instance_name, reason, by))
+    call(connection, "select disarray.drain_instance(%s, %s, %s)", (instance_name, reason, by))
 
 
 def resume_instance(connection: Connection, instance_name: str, *, reason: str, by: str) -> None:
     """Let an instance that is paused or draining claim again."""
-    with translated_errors():
-        connection.execute("select disarray.resume_instance(%s, %s, %s)", (instance_name, reason, by))
+    call(connection, "select disarray.resume_instance(%s, %s, %s)", (instance_name, reason, by))

@@ -9,6 +9,7 @@ from psycopg.types.json import Jsonb
 
 from disarray.errors import InvalidRequestError
 from disarray.model.notification import Metadata as Metadata
+from disarray.model.strict_json import TooDeepError, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,24 +43,13 @@ def as_jsonb(metadata: Mapping[str, Any]) -> Jsonb:
 
 
 def _check_shape(metadata: Mapping[str, Any]) -> None:
-    # Level by level rather than by recursion: the sender decides how deep this goes.
-    level: list[Any] = [metadata]
-    for _ in range(MAX_DEPTH):
-        if any(isinstance(value, str) and "\0" in value for value in level):
-            raise InvalidRequestError("metadata contains a NUL character. Nothing was stored.")
-        level = [child for value in level for child in _parts_of(value)]
-        if not level:
-            return
-    raise _too_deep()
+    try:
+        for part in parts_of(metadata, most_levels=MAX_DEPTH):
+            if isinstance(part, str) and "\0" in part:
+                raise InvalidRequestError("metadata contains a NUL character. Nothing was stored.")
+    except TooDeepError:
+        raise _too_deep() from None
 
 
 def _too_deep() -> InvalidRequestError:
     return InvalidRequestError(f"metadata is nested more than {MAX_DEPTH} levels deep. Nothing was stored.")
-
-
-def _parts_of(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, list | tuple):
-        return list(value)
-    return []

@@ -6,8 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
+from disarray.control.calls import call, fetch_records, fetch_value, find_value
 from disarray.control.translation import translated_errors
 from disarray.model.fingerprints import Fingerprint
 
@@ -86,25 +85,24 @@ class UnmatchedFile:
 
 def hand_over_items(connection: Connection, handed: Sequence[HandOver], holder: Holder) -> None:
     """Give claimed items to the subjects that their files are about, all or none; each counts as an attempt."""
-    with translated_errors():
-        connection.execute(
-            "select disarray.hand_over_items(%s::bigint[], %s::text[], %s::text[], %s, %s)",
-            (
-                [each.queue_id for each in handed],
-                [each.subject_key for each in handed],
-                [each.dataset for each in handed],
-                holder.instance_name,
-                holder.incarnation,
-            ),
-        )
+    call(
+        connection,
+        "select disarray.hand_over_items(%s::bigint[], %s::text[], %s::text[], %s, %s)",
+        (
+            [each.queue_id for each in handed],
+            [each.subject_key for each in handed],
+            [each.dataset for each in handed],
+            holder.instance_name,
+            holder.incarnation,
+        ),
+    )
 
 
 def load_file_homes(connection: Connection, source_uris: Sequence[str]) -> dict[str, list[Home]]:
     """Where some files have readings, by uri; what counted in segments that were sealed since stays there."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Home)) as cursor:
-        rows = cursor.execute(
-            "select * from disarray.load_file_homes(%s::text[])", (list(source_uris),)
-        ).fetchall()
+    rows = fetch_records(
+        connection, Home, "select * from disarray.load_file_homes(%s::text[])", (list(source_uris),)
+    )
     found: dict[str, list[Home]] = defaultdict(list)
     for home in rows:
         found[home.source_uri].append(home)
@@ -113,18 +111,14 @@ def load_file_homes(connection: Connection, source_uris: Sequence[str]) -> dict[
 
 def load_moving_files(connection: Connection, subject_keys: Sequence[str]) -> list[MovingFile]:
     """Files that are still to come to some subjects, or to leave them."""
-    with translated_errors(), connection.cursor(row_factory=class_row(MovingFile)) as cursor:
-        return cursor.execute(
-            "select * from disarray.load_moving_files(%s::text[])", (list(subject_keys),)
-        ).fetchall()
+    return fetch_records(
+        connection, MovingFile, "select * from disarray.load_moving_files(%s::text[])", (list(subject_keys),)
+    )
 
 
 def count_moving_files(connection: Connection) -> int:
     """How many files are on their way from one dataset or subject to another."""
-    with translated_errors():
-        row = connection.execute("select disarray.count_moving_files()").fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(connection, int, "select disarray.count_moving_files()")
 
 
 def list_known_files(connection: Connection, *, with_fingerprints: bool) -> Iterator[KnownFile]:
@@ -152,33 +146,29 @@ def list_known_files(connection: Connection, *, with_fingerprints: bool) -> Iter
 
 def queue_moves(connection: Connection, moves: Sequence[Move]) -> None:
     """Have files that were taken in read again for the dataset and subject that they belong to now."""
-    with translated_errors():
-        connection.execute(
-            "select disarray.queue_moves(%s::text[], %s::text[], %s::text[])",
-            (
-                [move.source_uri for move in moves],
-                [move.subject_key for move in moves],
-                [move.dataset for move in moves],
-            ),
-        )
+    call(
+        connection,
+        "select disarray.queue_moves(%s::text[], %s::text[], %s::text[])",
+        (
+            [move.source_uri for move in moves],
+            [move.subject_key for move in moves],
+            [move.dataset for move in moves],
+        ),
+    )
 
 
 def matching_rules(connection: Connection) -> str | None:
     """The rules that all known files were last held against."""
-    with translated_errors():
-        row = connection.execute("select disarray.matching_rules()").fetchone()
-    assert row is not None
-    rules: str | None = row[0]
-    return rules
+    return find_value(connection, str, "select disarray.matching_rules()")
 
 
 def note_matching(connection: Connection, rules: str, *, unmatched_uris: Sequence[str]) -> None:
     """Note that all known files were held against these rules, and which of them no dataset takes."""
-    with translated_errors():
-        connection.execute("select disarray.note_matching(%s, %s::text[])", (rules, list(unmatched_uris)))
+    call(connection, "select disarray.note_matching(%s, %s::text[])", (rules, list(unmatched_uris)))
 
 
 def list_unmatched_files(connection: Connection, *, limit: int = 100) -> list[UnmatchedFile]:
     """Files that no dataset takes any more."""
-    with translated_errors(), connection.cursor(row_factory=class_row(UnmatchedFile)) as cursor:
-        return cursor.execute("select * from disarray.list_unmatched_files(%s)", (limit,)).fetchall()
+    return fetch_records(
+        connection, UnmatchedFile, "select * from disarray.list_unmatched_files(%s)", (limit,)
+    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records, fetch_value, find_value
 from disarray.errors import InvalidRequestError, NotQuarantinedError
 
 if TYPE_CHECKING:
@@ -40,12 +38,15 @@ def list_quarantine(
     source_uri: str | None = None,
     subject_key: str | None = None,
     limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[Quarantined]:
     """All that waits, oldest first."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Quarantined)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_quarantine(%s, %s, %s)", (source_uri, subject_key, limit)
-        ).fetchall()
+    return fetch_records(
+        connection,
+        Quarantined,
+        "select * from disarray.list_quarantine(%s, %s, %s, %s::text[])",
+        (source_uri, subject_key, limit, after),
+    )
 
 
 def choose_part(waiting: Sequence[Quarantined], source_uri: str, part: str | None) -> Quarantined:
@@ -68,22 +69,15 @@ def release_file(
     connection: Connection, source_uri: str, *, reason: str, by: str, part: str | None = None
 ) -> int | None:
     """Let what is parked of a file count, or the named part of it; the item that does it."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.release_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
-        ).fetchone()
-    assert row is not None
-    queue_id: int | None = row[0]
-    return queue_id
+    return find_value(
+        connection, int, "select disarray.release_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
+    )
 
 
 def reject_file(
     connection: Connection, source_uri: str, *, reason: str, by: str, part: str | None = None
 ) -> int:
     """Drop what is parked of a file, or the named part of it; how many readings went."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.reject_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(
+        connection, int, "select disarray.reject_file(%s, %s, %s, %s)", (source_uri, reason, by, part)
+    )

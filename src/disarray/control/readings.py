@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from psycopg import sql
-from psycopg.rows import class_row
 
+from disarray.control.calls import call, fetch_records, fetch_rows, fetch_value
 from disarray.control.translation import translated_errors
 from disarray.model.description.readings_table import (
     CHANNEL_COLUMN,
@@ -39,73 +39,65 @@ class WaitingCopy:
 
 def provision_readings(connection: Connection, dataset: Dataset) -> Store:
     """Make sure that the dataset has its table, if its readings go to one; the store that is in force."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.provision_readings(%s, %s, %s::jsonb)",
-            (dataset.name, dataset.store, json.dumps(readings_table(dataset).definition)),
-        ).fetchone()
-    assert row is not None
-    return type(dataset.store)(row[0])
+    store = fetch_value(
+        connection,
+        str,
+        "select disarray.provision_readings(%s, %s, %s::jsonb)",
+        (dataset.name, dataset.store, json.dumps(readings_table(dataset).definition)),
+    )
+    return type(dataset.store)(store)
 
 
 def change_store(connection: Connection, dataset: Dataset, store: Store) -> None:
     """From now on commits fill the table of the dataset, or leave it; what is there waits for `queue_copies`."""
-    with translated_errors():
-        connection.execute(
-            "select disarray.change_store(%s, %s, %s::jsonb)",
-            (dataset.name, store, json.dumps(readings_table(dataset).definition)),
-        )
+    call(
+        connection,
+        "select disarray.change_store(%s, %s, %s::jsonb)",
+        (dataset.name, store, json.dumps(readings_table(dataset).definition)),
+    )
 
 
 def store_of(connection: Connection, dataset: Dataset) -> Store:
     """Where the readings of a dataset live, as the catalog has it."""
-    with translated_errors():
-        row = connection.execute("select disarray.store_of(%s)", (dataset.name,)).fetchone()
-    assert row is not None
-    return type(dataset.store)(row[0])
+    return type(dataset.store)(fetch_value(connection, str, "select disarray.store_of(%s)", (dataset.name,)))
 
 
 def queue_copies(connection: Connection, dataset: str, *, by: str, subject_key: str | None = None) -> int:
     """Queue the subjects whose readings are not where the store says; how many were not queued already."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.queue_copies(%s, %s, %s)", (dataset, by, subject_key)
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(
+        connection, int, "select disarray.queue_copies(%s, %s, %s)", (dataset, by, subject_key)
+    )
 
 
 def list_copies(connection: Connection, dataset: str) -> list[WaitingCopy]:
     """The subjects whose readings are not where the store says, by name."""
-    with translated_errors(), connection.cursor(row_factory=class_row(WaitingCopy)) as cursor:
-        return cursor.execute("select * from disarray.list_copies(%s)", (dataset,)).fetchall()
+    return fetch_records(connection, WaitingCopy, "select * from disarray.list_copies(%s)", (dataset,))
 
 
 def prepare_months(connection: Connection, dataset: str, segments: Sequence[int]) -> int:
     """Create the partitions that rows of these segments need, in a transaction of its own; how many."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.prepare_months(%s, %s::bigint[])", (dataset, list(segments))
-        ).fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(
+        connection, int, "select disarray.prepare_months(%s, %s::bigint[])", (dataset, list(segments))
+    )
 
 
 def number_sources(connection: Connection, source_uris: Collection[str]) -> dict[str, int]:
     """The numbers that stand for some uris in tables of readings."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_uri, source_id from disarray.number_sources(%s::text[])", (sorted(source_uris),)
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_uri, source_id from disarray.number_sources(%s::text[])",
+        (sorted(source_uris),),
+    )
     return dict(rows)
 
 
 def name_sources(connection: Connection, source_ids: Collection[int]) -> dict[int, str]:
     """The uris that some numbers stand for."""
-    with translated_errors():
-        rows = connection.execute(
-            "select source_id, source_uri from disarray.name_sources(%s::integer[])", (sorted(source_ids),)
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select source_id, source_uri from disarray.name_sources(%s::integer[])",
+        (sorted(source_ids),),
+    )
     return dict(rows)
 
 
@@ -123,20 +115,20 @@ def clear_rows(
 
     The columns of the table and their types, sure until the commit.
     """
-    with translated_errors():
-        rows = connection.execute(
-            "select name, type from disarray.clear_rows(%s, %s, %s, %s, %s, %s, %s::bigint[], %s::integer[])",
-            (
-                dataset,
-                subject_key,
-                holder.instance_name,
-                holder.incarnation,
-                fence,
-                store,
-                list(kept_of),
-                list(kept_of.values()),
-            ),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        "select name, type from disarray.clear_rows(%s, %s, %s, %s, %s, %s, %s::bigint[], %s::integer[])",
+        (
+            dataset,
+            subject_key,
+            holder.instance_name,
+            holder.incarnation,
+            fence,
+            store,
+            list(kept_of),
+            list(kept_of.values()),
+        ),
+    )
     return dict(rows)
 
 
@@ -181,7 +173,7 @@ def copy_out(
         sql.Identifier(EVENT_AT),
         sql.Literal(datetime_of(segment_us)),
         sql.Identifier(EVENT_AT),
-        sql.Literal(datetime_of(segment_us + table.segment_us)),
+        sql.Literal(datetime_of(segment_us + table.segment_length_us)),
         wanted,
         sql.Identifier(EVENT_AT),
         sql.Identifier(ORDINAL),

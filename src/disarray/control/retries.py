@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, TypeVar
-
-import stamina
 
 from disarray.control.translation import translated_errors
 from disarray.errors import DatabaseBusyError, DatabaseUnavailableError
+from disarray.model.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,14 +29,15 @@ def call_idempotent(
     Only for what may happen twice: notifications, renewals, questions. A commit whose reply was lost is settled by
     its run id, and a lost claim by ``return_unknown_claims``; neither is ever repeated blindly.
     """
-    for attempt in stamina.retry_context(
-        on=(DatabaseBusyError, DatabaseUnavailableError),
-        attempts=attempts,
-        timeout=timeout_seconds,
-        wait_initial=0.1,
-        wait_max=5.0,
-        wait_jitter=0.5,
-    ):
-        with attempt, translated_errors(), pool.connection() as connection:
-            return operation(connection)
-    raise AssertionError("retry_context either returns or raises")
+    deadline = time.monotonic() + timeout_seconds
+    backoff = Backoff(first_s=0.1, longest_s=5.0)
+    while True:
+        try:
+            with translated_errors(), pool.connection() as connection:
+                return operation(connection)
+        except (DatabaseBusyError, DatabaseUnavailableError):
+            attempts -= 1
+            pause = backoff.failed()
+            if attempts < 1 or time.monotonic() + pause > deadline:
+                raise
+            time.sleep(pause)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
     from uuid import UUID
 
@@ -34,10 +33,12 @@ def list_runs(
     subject_key: str | None = None,
     since: datetime | None = None,
     limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[Run]:
     """Passes, newest first."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Run)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_runs(%s, coalesce(%s::timestamptz, '-infinity'), %s)",
-            (subject_key, since, limit),
-        ).fetchall()
+    return fetch_records(
+        connection,
+        Run,
+        "select * from disarray.list_runs(%s, coalesce(%s::timestamptz, '-infinity'), %s, %s::text[])",
+        (subject_key, since, limit, after),
+    )

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records, fetch_value
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -30,22 +28,14 @@ class Waiting:
 
 def list_waiting(connection: Connection, *, limit: int = 20) -> list[Waiting]:
     """What is parked, failed, queued again, queued, or was rejected row by row; the oldest of each kind."""
-    with translated_errors(), connection.cursor(row_factory=class_row(Waiting)) as cursor:
-        return cursor.execute("select * from disarray.list_waiting(%s)", [limit]).fetchall()
+    return fetch_records(connection, Waiting, "select * from disarray.list_waiting(%s)", [limit])
 
 
 def queue_status(connection: Connection) -> Metadata:
     """Queue, files, subjects, instances and open ranges, counted in one snapshot."""
-    with translated_errors():
-        row = connection.execute("select disarray.queue_status()").fetchone()
-    assert row is not None
-    status: Metadata = row[0]
-    return status
+    return fetch_value(connection, dict, "select disarray.queue_status()")
 
 
 def current_us(connection: Connection) -> int:
     """The database's clock in microseconds: it alone decides what lies in the future."""
-    with translated_errors():
-        row = connection.execute("select disarray.current_us()").fetchone()
-    assert row is not None
-    return int(row[0])
+    return fetch_value(connection, int, "select disarray.current_us()")

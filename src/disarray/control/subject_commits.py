@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row, dict_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_dicts, fetch_records, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -65,24 +63,28 @@ def list_commits(
 
     `CommitsDroppedError` where some of it is no longer kept: then everything has to be loaded anew.
     """
-    with translated_errors(), connection.cursor(row_factory=dict_row) as cursor:
-        rows = cursor.execute(
-            "select * from disarray.list_commits(%s, %s, %s, %s)", (subject_key, dataset, after_seq, limit)
-        ).fetchall()
+    rows = fetch_dicts(
+        connection,
+        "select * from disarray.list_commits(%s, %s, %s, %s)",
+        (subject_key, dataset, after_seq, limit),
+    )
     return [_notice(row) for row in rows]
 
 
 def follow_commits(connection: Connection, follower: str, subject_key: str, dataset: str) -> int:
     """Where a follower goes on. A new one begins at the newest commit, and has to load everything after this call."""
-    return _number(connection, "select disarray.follow_commits(%s, %s, %s)", (follower, subject_key, dataset))
+    return fetch_value(
+        connection, int, "select disarray.follow_commits(%s, %s, %s)", (follower, subject_key, dataset)
+    )
 
 
 def advance_follower(
     connection: Connection, follower: str, subject_key: str, dataset: str, *, commit_seq: int
 ) -> int:
     """Note that a follower has done everything up to a commit; its position, which never goes back."""
-    return _number(
+    return fetch_value(
         connection,
+        int,
         "select disarray.advance_follower(%s, %s, %s, %s)",
         (follower, subject_key, dataset, commit_seq),
     )
@@ -90,18 +92,17 @@ def advance_follower(
 
 def unfollow_commits(connection: Connection, follower: str) -> int:
     """Forget a follower, so that nothing is kept for it any more; how many positions it had."""
-    return _number(connection, "select disarray.unfollow_commits(%s)", (follower,))
+    return fetch_value(connection, int, "select disarray.unfollow_commits(%s)", (follower,))
 
 
 def list_followers(connection: Connection) -> list[FollowerPosition]:
     """How far each follower has come with each dataset of each subject."""
-    with translated_errors(), connection.cursor(row_factory=class_row(FollowerPosition)) as cursor:
-        return cursor.execute("select * from disarray.list_followers()").fetchall()
+    return fetch_records(connection, FollowerPosition, "select * from disarray.list_followers()")
 
 
 def drop_commits(connection: Connection, *, keep: timedelta, is_rehearsal: bool = False) -> int:
     """Drop what is old enough and what every follower has done; how many commits that are, or would be."""
-    return _number(connection, "select disarray.drop_commits(%s, %s)", (keep, is_rehearsal))
+    return fetch_value(connection, int, "select disarray.drop_commits(%s, %s)", (keep, is_rehearsal))
 
 
 def _notice(row: dict[str, Any]) -> CommitNotice:
@@ -116,10 +117,3 @@ def _notice(row: dict[str, Any]) -> CommitNotice:
             for rollup, named in buckets.items()
         },
     )
-
-
-def _number(connection: Connection, statement: str, arguments: tuple[object, ...]) -> int:
-    with translated_errors():
-        row = connection.execute(statement.encode(), arguments).fetchone()
-    assert row is not None
-    return int(row[0])

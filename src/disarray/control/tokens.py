@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records, fetch_value, find_record, find_value
 
 if TYPE_CHECKING:
-    from datetime import datetime, timedelta
+    from datetime import timedelta
 
     from disarray.control.connections import Connection
 
@@ -49,31 +48,24 @@ def create_token(
     valid_for: timedelta | None = None,
 ) -> datetime | None:
     """Let the holder of a secret call the REST server; until when."""
-    with translated_errors():
-        row = connection.execute(
-            "select disarray.create_token(%s, %s, %s, %s, %s, %s)",
-            (token_id, token_name, token_hash, scope, by, valid_for),
-        ).fetchone()
-    assert row is not None
-    expires_at: datetime | None = row[0]
-    return expires_at
+    return find_value(
+        connection,
+        datetime,
+        "select disarray.create_token(%s, %s, %s, %s, %s, %s)",
+        (token_id, token_name, token_hash, scope, by, valid_for),
+    )
 
 
 def find_token(connection: Connection, token_id: str) -> KnownToken | None:
     """The token of this id, None where it is unknown, expired or revoked."""
-    with translated_errors(), connection.cursor(row_factory=class_row(KnownToken)) as cursor:
-        return cursor.execute("select * from disarray.find_token(%s)", (token_id,)).fetchone()
+    return find_record(connection, KnownToken, "select * from disarray.find_token(%s)", (token_id,))
 
 
 def list_tokens(connection: Connection) -> list[TokenRecord]:
     """Every token that was ever made, by name."""
-    with translated_errors(), connection.cursor(row_factory=class_row(TokenRecord)) as cursor:
-        return cursor.execute("select * from disarray.list_tokens()").fetchall()
+    return fetch_records(connection, TokenRecord, "select * from disarray.list_tokens()")
 
 
 def revoke_token(connection: Connection, token_name: str, *, by: str) -> bool:
     """End a token at once; False where it was revoked before."""
-    with translated_errors():
-        row = connection.execute("select disarray.revoke_token(%s, %s)", (token_name, by)).fetchone()
-    assert row is not None
-    return bool(row[0])
+    return fetch_value(connection, bool, "select disarray.revoke_token(%s, %s)", (token_name, by))

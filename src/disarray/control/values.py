@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import class_row
-
-from disarray.control.translation import translated_errors
+from disarray.control.calls import fetch_records, fetch_rows, find_value
 from disarray.model.description.dataset import Version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from datetime import datetime
 
     from disarray.control.connections import Connection
 
@@ -99,6 +97,7 @@ class Restatement:
     source_uris: Sequence[str]
     is_redefined: bool  # because the definition of the dataset changed
     restated_at: datetime
+    restatement_id: int
 
 
 def list_subjects(
@@ -107,21 +106,20 @@ def list_subjects(
     dataset: str | None = None,
     subject_key: str | None = None,
     limit: int = 10_000,
+    after: Sequence[str] | None = None,
 ) -> list[SubjectSpan]:
     """Subjects that have readings, by name."""
-    with translated_errors(), connection.cursor(row_factory=class_row(SubjectSpan)) as cursor:
-        return cursor.execute(
-            "select * from disarray.list_subjects(%s, %s, %s)", (dataset, subject_key, limit)
-        ).fetchall()
+    return fetch_records(
+        connection,
+        SubjectSpan,
+        "select * from disarray.list_subjects(%s, %s, %s, %s::text[])",
+        (dataset, subject_key, limit, after),
+    )
 
 
 def stale_from(connection: Connection, dataset: str, subject_key: str) -> datetime | None:
     """From when on the numbers of a subject are stale; None where all are final."""
-    with translated_errors():
-        row = connection.execute("select disarray.stale_from(%s, %s)", (dataset, subject_key)).fetchone()
-    assert row is not None
-    stale: datetime | None = row[0]
-    return stale
+    return find_value(connection, datetime, "select disarray.stale_from(%s, %s)", (dataset, subject_key))
 
 
 def load_bases(
@@ -135,17 +133,18 @@ def load_bases(
     channel: str | None = None,
 ) -> list[MetricPiece]:
     """Pieces of a metric in a span, by channel and time, from the segment whose value holds at `from_us` on."""
-    with translated_errors(), connection.cursor(binary=True) as cursor:
-        rows = cursor.execute(
-            """
-            select
-                channel, segment_us, piece, readings, points,
-                total_int, total_float, base_int, base_float, before_int, before_float,
-                last_us, first_reading_us, last_reading_us
-            from disarray.load_bases(%s, %s, %s, %s, %s, %s)
-            """,
-            (dataset, subject_key, metric, from_us, to_us, channel),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        """
+        select
+            channel, segment_us, piece, readings, points,
+            total_int, total_float, base_int, base_float, before_int, before_float,
+            last_us, first_reading_us, last_reading_us
+        from disarray.load_bases(%s, %s, %s, %s, %s, %s)
+        """,
+        (dataset, subject_key, metric, from_us, to_us, channel),
+        binary=True,
+    )
     return [MetricPiece(*_paired(row, (5, 7, 9))) for row in rows]
 
 
@@ -160,36 +159,42 @@ def load_rollup(
     limit: int | None = None,
 ) -> list[StoredPart]:
     """Parts of the buckets that overlap a span, by channel, bucket, aggregate and segment; the first ones."""
-    with translated_errors(), connection.cursor(binary=True) as cursor:
-        rows = cursor.execute(
-            """
-            select
-                channel, bucket_us, bucket_end_us, label, aggregate, points,
-                value_int, value_float, pivot, offset_sum, offset_square_sum
-            from disarray.load_rollup(%s, %s, %s, %s, %s)
-            limit %s
-            """,
-            (dataset, subject_key, rollup, from_us, to_us, limit),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        """
+        select
+            channel, bucket_us, bucket_end_us, label, aggregate, points,
+            value_int, value_float, pivot, offset_sum, offset_square_sum
+        from disarray.load_rollup(%s, %s, %s, %s, %s)
+        limit %s
+        """,
+        (dataset, subject_key, rollup, from_us, to_us, limit),
+        binary=True,
+    )
     return [StoredPart(*_paired(row, (6,))) for row in rows]
 
 
 def list_restatements(
-    connection: Connection, *, subject_key: str | None = None, limit: int = 100
+    connection: Connection,
+    *,
+    subject_key: str | None = None,
+    limit: int = 100,
+    after: Sequence[str] | None = None,
 ) -> list[Restatement]:
     """What was restated, newest first."""
-    with translated_errors():
-        rows = connection.execute(
-            """
-            select
-                dataset, subject_key, metric, channel, changed_from, changed_to,
-                first_old_int, first_old_float, first_new_int, first_new_float,
-                old_int, old_float, new_int, new_float, delta_int, delta_float,
-                least_int, least_float, greatest_int, greatest_float, source_uris, is_redefined, restated_at
-            from disarray.list_restatements(%s, %s)
-            """,
-            (subject_key, limit),
-        ).fetchall()
+    rows = fetch_rows(
+        connection,
+        """
+        select
+            dataset, subject_key, metric, channel, changed_from, changed_to,
+            first_old_int, first_old_float, first_new_int, first_new_float,
+            old_int, old_float, new_int, new_float, delta_int, delta_float,
+            least_int, least_float, greatest_int, greatest_float, source_uris, is_redefined, restated_at,
+            restatement_id
+        from disarray.list_restatements(%s, %s, %s::text[])
+        """,
+        (subject_key, limit, after),
+    )
     return [restatement_of(row) for row in rows]
 
 
@@ -204,8 +209,8 @@ def _paired(row: Sequence[Any], pairs: Sequence[int]) -> Iterator[Any]:
 
     Each stands in the column of its type; a common one would cost large integers their last bits.
     """
-    place = 0
-    while place < len(row):
-        is_pair = place in pairs
-        yield row[place + 1] if is_pair and row[place] is None else row[place]
-        place += 2 if is_pair else 1
+    at = 0
+    while at < len(row):
+        is_pair = at in pairs
+        yield row[at + 1] if is_pair and row[at] is None else row[at]
+        at += 2 if is_pair else 1

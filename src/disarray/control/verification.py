@@ -6,20 +6,21 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from psycopg.rows import dict_row
-
-from disarray.control.catalog import fragment_entries
+from disarray.control.calls import fetch_dicts, fetch_rows
+from disarray.control.catalog import load_subject_fragments
 from disarray.control.definitions import load_subject_versions
-from disarray.control.translation import translated_errors
+from disarray.control.snapshots import snapshot
+from disarray.control.values import stale_from
 from disarray.model.fingerprints import Fingerprint
 from disarray.model.segments import microseconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import LiteralString
 
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Version
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
 
 Row = dict[str, Any]
 
@@ -64,21 +65,16 @@ class StoredSubject:
 
 def list_verified_subjects(connection: Connection, subject_key: str | None = None) -> list[str]:
     """Every subject that is known, or the one asked for if it is."""
-    with translated_errors():
-        rows = connection.execute(
-            "select subject_key from disarray.list_verified_subjects(%s)", (subject_key,)
-        ).fetchall()
+    rows = fetch_rows(
+        connection, "select subject_key from disarray.list_verified_subjects(%s)", (subject_key,)
+    )
     return [found for (found,) in rows]
 
 
 def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
     """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all."""
-    with translated_errors(), connection.transaction():
-        connection.execute("set transaction isolation level repeatable read, read only")
-        fragments: dict[str, list[FragmentEntry]] = defaultdict(list)
-        rows = _rows(connection, "select * from disarray.load_subject_fragments(%s)", subject_key)
-        for row, entry in zip(rows, fragment_entries(connection, rows), strict=True):
-            fragments[row["dataset"]].append(entry)
+    with snapshot(connection):
+        fragments = load_subject_fragments(connection, subject_key)
         segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
         return StoredSubject(
             subject_key=subject_key,
@@ -102,7 +98,7 @@ def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
 def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:
     rejected: dict[str, set[int]] = defaultdict(set)
     query = "select * from disarray.load_rejected_positions(%s, 'in_future')"
-    for row in _rows(connection, query, subject_key):
+    for row in fetch_dicts(connection, query, (subject_key,)):
         rejected[row["source_uri"]].add(row["position"])
     return tuple(
         StoredFile(
@@ -114,7 +110,7 @@ def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:
             arrival=row["arrival"],
             future_positions=frozenset(rejected.get(row["source_uri"], ())),
         )
-        for row in _rows(connection, "select * from disarray.load_subject_files(%s)", subject_key)
+        for row in fetch_dicts(connection, "select * from disarray.load_subject_files(%s)", (subject_key,))
     )
 
 
@@ -122,19 +118,14 @@ def load_stale_from(connection: Connection, subject_key: str, datasets: set[str]
     """From when on numbers are stale, for those of some datasets that are."""
     found = {}
     for dataset in sorted(datasets):
-        row = connection.execute("select disarray.stale_from(%s, %s)", (dataset, subject_key)).fetchone()
-        if row is not None and row[0] is not None:
-            found[dataset] = microseconds_of(row[0])
+        stale = stale_from(connection, dataset, subject_key)
+        if stale is not None:
+            found[dataset] = microseconds_of(stale)
     return found
 
 
-def _by_dataset(connection: Connection, query: str, subject_key: str) -> dict[str, list[Row]]:
+def _by_dataset(connection: Connection, query: LiteralString, subject_key: str) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
-    for row in _rows(connection, query, subject_key):
+    for row in fetch_dicts(connection, query, (subject_key,)):
         found[row["dataset"]].append(row)
     return found
-
-
-def _rows(connection: Connection, query: str, subject_key: str) -> list[Row]:
-    with connection.cursor(row_factory=dict_row) as cursor:
-        return cursor.execute(query.encode(), (subject_key,)).fetchall()

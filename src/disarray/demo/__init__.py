@@ -1,1 +1,4 @@
-"""The factory of `make demo`: its reports, its arrivals in disarray, and the picture that it draws."""
+"""The factory of `make demo`: its reports, the order in which they arrive, and the picture of a late file.
+
+Uses what commands share; must not know the commands, and nothing but the command line knows the demo.
+"""

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.config import Config
-    from disarray.worker.process.service import Service
     from disarray.worker.workplace import Workplace
 
 METRIC = "in_spec_total"
@@ -26,27 +25,24 @@ COPIED = f"inbox/{LATE_TOOL}/report_0901_0018.csv"
 
 def keep_running(config: Config, place: Workplace) -> None:
     """What `disarray up` runs, in this process, until Ctrl-C; says first how to look at it."""
-    from disarray.agent.state import StateFile
-    from disarray.cli.commands.up import STATE_FILE, watcher_of
-    from disarray.cli.commands.worker import scheduler_of, services_of
-    from disarray.cli.support.serving import RestServer
-    from disarray.worker.process.local import database_of
+    from disarray.agent.state import STATE_FILE, StateFile
+    from disarray.cli.support import worker_services
     from disarray.worker.process.service import ThreadService, run_services
     from disarray.worker.process.settings import worker_settings
 
     stop = stop_on_signals()
     settings = worker_settings(config)
-    scheduler = scheduler_of(place, settings)
-    server = RestServer(config, dsn=database_of(config), datasets=place.datasets)
+    scheduler = worker_services.make_scheduler(place, settings)
+    server = worker_services.make_rest_server(config, place)
     with ExitStack() as stack:
         state = stack.enter_context(closing(StateFile(config.state_dir / STATE_FILE)))
-        watcher = watcher_of(config, place, state, on_queued=scheduler.wake)
+        watcher = worker_services.make_watcher(config, place, state, on_queued=scheduler.wake)
         # Outside of the others: it is ended last, and its URL is known when the guide is printed.
         server.start()
         stack.callback(server.stop)
         for line in guide(server.url, config.project, program=_program()):
             typer.echo(line, err=True)
-        services: dict[str, Service] = services_of(place, scheduler=scheduler, settings=settings, stop=stop)
+        services = worker_services.make_services(place, scheduler=scheduler, settings=settings, stop=stop)
         services["agent"] = ThreadService("agent", watcher.run, ended=stop)
         run_services(services, stop)
     typer.echo(

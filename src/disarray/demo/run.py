@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.commands.ingest import sentence_of
-from disarray.cli.support.rendering import AsJson, print_json
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.pass_report import pass_document, pass_sentence
+from disarray.cli.support.printing import print_json
 from disarray.demo.factory import (
     DATASET,
     LATE_TOOL,
@@ -126,8 +127,8 @@ def _run(place: Workplace, factory: Factory, screen: Screen, *, inbox: Path, pic
     repairs = _take_in(place, inbox, backlog)
     figures.late_seconds = time.monotonic() - started
     figures.add_late(repairs)
-    for told in repairs:
-        screen.say(f"  {sentence_of(told)}")
+    for repair in repairs:
+        screen.say(f"  {pass_sentence(repair)}")
     _draw(picture, before, _totals(place, until=factory.end), backlog)
     figures.picture = f"{picture}: {LATE_TOOL} before and after the backlog"
     screen.say("a damaged file lands, and one from a time beyond the horizon …")
@@ -164,7 +165,6 @@ def _land_all(place: Workplace, arrivals: Sequence[Arrival], screen: Screen, *, 
 
 def _take_in(place: Workplace, inbox: Path, arrivals: Sequence[Arrival]) -> list[dict[str, Any]]:
     """Land the files in order, each notified as it lands, and process what is queued."""
-    from disarray.cli.commands.ingest import told_of
     from disarray.cli.support.notifying import notifications_of
     from disarray.control.files import enqueue_files
     from disarray.worker.process.scheduler import Scheduler
@@ -172,7 +172,7 @@ def _take_in(place: Workplace, inbox: Path, arrivals: Sequence[Arrival]) -> list
     paths = [str(land(inbox, arrival)) for arrival in arrivals]
     with place.pool.connection() as connection:
         enqueue_files(connection, notifications_of(paths, place.datasets), instance_name=INSTANCE_NAME)
-    return [told_of(place, done) for report in Scheduler(place).drain() for done in report.committed]
+    return [pass_document(place, done) for report in Scheduler(place).drain() for done in report.committed]
 
 
 def _totals(place: Workplace, *, until: datetime) -> list[tuple[datetime, float]]:
@@ -254,7 +254,7 @@ def _count(place: Workplace, figures: Figures) -> None:
 
 def _verify(place: Workplace) -> str:
     from disarray.engine.runner import SparkRunner
-    from disarray.engine.verification.recompute import verify
+    from disarray.engine.verification.verify import verify
 
     assert isinstance(place.runner, SparkRunner)
     with place.pool.connection() as connection:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import typer
 
-from disarray.cli.commands.ingest import sentence_of
+from disarray.cli.support.pass_report import pass_sentence
 from disarray.cli.support.rendering import counted
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import is_terminal
@@ -48,10 +48,10 @@ class Figures:
 
     def add_late(self, passes: Sequence[dict[str, Any]]) -> None:
         """Count what the backlog cost, beside what it left alone."""
-        for told in passes:
-            self.late_readings_scanned += told["readings_scanned"]
-            self.late_bases_shifted += told["bases_shifted"]
-            self.late_readings_to_the_right += told["readings_to_the_right"]
+        for done in passes:
+            self.late_readings_scanned += done["readings_scanned"]
+            self.late_bases_shifted += done["bases_shifted"]
+            self.late_readings_to_the_right += done["readings_to_the_right"]
 
 
 @dataclass
@@ -70,8 +70,8 @@ class Progress:
     ) -> None:
         """Count a batch of landings and what came of it."""
         self.landed, self.at, self.held_up_minutes = landed, at, held_up_minutes
-        self.segments_scanned += sum(told["segments_scanned"] for told in passes)
-        self.newest = sentence_of(passes[-1]) if passes else self.newest
+        self.segments_scanned += sum(done["segments_scanned"] for done in passes)
+        self.newest = pass_sentence(passes[-1]) if passes else self.newest
 
     @property
     def is_quarter(self) -> bool:

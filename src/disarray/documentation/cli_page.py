@@ -31,17 +31,17 @@ Made from the commands by `python -m disarray.documentation.cli_page > docs/cli.
 
 def reference() -> str:
     """The page: one section for each command, by name."""
-    from disarray.cli.main import app
+    from disarray.cli.main import make_app
 
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(make_app())
     return PREFACE + "".join(_sections(typer.Context(root, info_name="disarray")))
 
 
 def commands() -> list[str]:
     """Every command that does something, as it is typed."""
-    from disarray.cli.main import app
+    from disarray.cli.main import make_app
 
-    root = typer.main.get_command(app)
+    root = typer.main.get_command(make_app())
     return [context.command_path for context in _leaves(typer.Context(root, info_name="disarray"))]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 import typer.main
 
-from disarray.config import OPTIONS, Option
+from disarray.config_options import OPTIONS, Option
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -35,9 +35,10 @@ master = "local[*]"
 driver.memory = "2g"
 ```
 
-Every value is a text in quotes; a name that is not listed here is refused. A relative path counts from the file.
-Secrets belong into the environment: a file is read by whoever may read the folder, and flags by every user of the
-machine. Lengths of time are written `"250 ms"`, `"15 min"`, `"1 h 30 min"`, `"40 d"`.
+Texts and lengths of time are written in quotes, numbers with or without. A name that is not listed here is refused,
+and all faults of the file are named at once. A relative path counts from the file. Secrets belong into the environment:
+everybody who may read the folder can read the file, and every user of the machine
+can read flags. Lengths of time are written `"250 ms"`, `"15 min"`, `"1 h 30 min"`, `"40 d"`.
 """
 REST = """
 ## [spark]
@@ -64,7 +65,7 @@ def reference() -> str:
     """The page: a table for each section of the file."""
     flags = _flags()
     parts = [PREFACE]
-    for section, options in groupby(OPTIONS, key=lambda option: option.name.partition(".")[0]):
+    for section, options in groupby(OPTIONS, key=lambda option: option.section):
         parts += [
             f"\n## [{section}]\n\n",
             "| key | default | environment | flag | meaning |\n|---|---|---|---|---|\n",
@@ -74,17 +75,16 @@ def reference() -> str:
 
 
 def _row(option: Option, flags: dict[str, list[str]]) -> str:
-    key = option.name.partition(".")[2]
     default = "" if option.default is None else f"`{option.default}`"
     typed = ", ".join(f"`{command} {option.flag}`" for command in flags.get(option.flag, ()))
-    return f"| `{key}` | {default} | `{option.variable}` | {typed} | {option.meaning} |\n"
+    return f"| `{option.key}` | {default} | `{option.variable}` | {typed} | {option.meaning} |\n"
 
 
 def _flags() -> dict[str, list[str]]:
     """Which commands take which flags; a setting may have a name for one that no command has."""
-    from disarray.cli.main import app
+    from disarray.cli.main import make_app
 
-    root = typer.Context(typer.main.get_command(app), info_name="disarray")
+    root = typer.Context(typer.main.get_command(make_app()), info_name="disarray")
     found: dict[str, list[str]] = {}
     for context in (root, *_direct_commands(root)):
         for parameter in context.command.get_params(context):

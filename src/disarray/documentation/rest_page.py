@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+
+from disarray.web.problems import TYPES, problem_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +23,7 @@ running the server, tokens and metrics.
 def reference(document: Json) -> str:
     """Every path with its parameters, and every object that goes over the wire."""
     parts = [HEAD, document["info"]["description"], ""]
-    parts += ["## Paths", ""]
+    parts += ["## Refusals", "", *_refusal(document), "", "## Paths", ""]
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             parts += [*_operation(path, method, operation), ""]
@@ -28,6 +31,17 @@ def reference(document: Json) -> str:
     for name, schema in document["components"]["schemas"].items():
         parts += [*_object(name, schema), ""]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def _refusal(document: Json) -> Iterator[str]:
+    """What a refusal looks like, and the types there are."""
+    operation = next(iter(next(iter(document["paths"].values())).values()))
+    [content] = operation["responses"]["400"]["content"].values()
+    yield from ("```json", json.dumps(content["example"], indent=2), "```", "")
+    yield "| `type` | status | |"
+    yield "|---|---|---|"
+    for kind, status, title in problem_kinds():
+        yield f"| `{TYPES}{kind}` | {status} | {title} |"
 
 
 def _operation(path: str, method: str, operation: Json) -> Iterator[str]:
@@ -45,7 +59,7 @@ def _operation(path: str, method: str, operation: Json) -> Iterator[str]:
             each["description"],
         )
         for each in operation.get("parameters", ())
-        if each["in"] == "query"
+        if each["in"] != "header"
     ]
     if rows:
         yield "| parameter | | required | default | |"
@@ -54,14 +68,22 @@ def _operation(path: str, method: str, operation: Json) -> Iterator[str]:
             yield f"| `{name}` | {kind} | {'yes' if required else ''} | {_code(default)} | {text} |"
         yield ""
     if "requestBody" in operation:
-        [content] = operation["requestBody"]["content"].values()
-        yield f"Body: {_kind(content['schema'])}."
+        bodies = operation["requestBody"]["content"]
+        kinds = [
+            _kind(content["schema"]) if len(bodies) == 1 else f"`{media_type}`"
+            for media_type, content in bodies.items()
+        ]
+        yield f"Body: {' or '.join(kinds)}."
         yield ""
     answers = operation["responses"]["200"]["content"]
     [(media_type, answer)] = answers.items()
     given = _kind(answer["schema"]) if media_type == "application/json" else f"`{media_type}`"
-    refusals = ", ".join(status for status in operation["responses"] if status != "200")
-    yield f"Answer: {given}. Refusals: {refusals}."
+    refusals = ", ".join(status for status in operation["responses"] if not status.startswith("2"))
+    later = " 202 and `Location` where a worker does it next." if "202" in operation["responses"] else ""
+    yield f"Answer: {given}.{later} Refusals: {refusals}."
+    for content in (*operation.get("requestBody", {"content": {}})["content"].values(), answer):
+        if "example" in content:
+            yield from ("", "```json", json.dumps(content["example"], indent=2, ensure_ascii=False), "```")
 
 
 def _object(name: str, schema: Json) -> Iterator[str]:

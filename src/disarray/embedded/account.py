@@ -199,8 +199,8 @@ def server_version(programs: Path, account: Account) -> str | None:
     """Return what version these programs are ("18.6"), or None when the account cannot run them."""
     # Asked of initdb, which needs the libraries that the wheel brings; postgres itself needs none of them.
     try:
-        told = account.run([programs / "initdb", "--version"], output=subprocess.PIPE)
+        answer = account.run([programs / "initdb", "--version"], output=subprocess.PIPE)
     except PermissionError:
         return None
-    words = told.stdout.decode(errors="replace").split()
-    return words[2] if told.returncode == 0 and len(words) > 2 else None
+    words = answer.stdout.decode(errors="replace").split()
+    return words[2] if answer.returncode == 0 and len(words) > 2 else None

@@ -18,6 +18,6 @@ def makes_its_own_secret(master: str) -> bool:
 
 
 def is_authenticated(settings: Mapping[str, str]) -> bool:
-    """Whether a session with these settings, as `[spark]` has them, refuses whoever does not know its secret."""
+    """Whether a session with these settings, as `[spark]` has them, refuses processes that do not know its secret."""
     by_default = makes_its_own_secret(settings.get("spark.master", "local[*]"))
     return settings.get("spark.authenticate", "true" if by_default else "false").lower() == "true"

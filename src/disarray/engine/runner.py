@@ -98,8 +98,8 @@ class SparkRunner:
                     "and [spark] driver.memory in disarray.toml is the usual cure"
                 ) from error
             # Spark tells of an error in a task by its traceback alone.
-            if (told := _FULL_LAKE.search(str(error))) is not None:
-                raise FragmentWriteError(told["message"]) from error
+            if (found := _FULL_LAKE.search(str(error))) is not None:
+                raise FragmentWriteError(found["message"]) from error
             raise
 
     def _is_lost(self) -> bool:

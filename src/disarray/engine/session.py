@@ -47,7 +47,7 @@ LOCAL_DEFAULTS: Mapping[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-# Spark's ports on this machine are open to whoever has a login here. The secret is made by the JVM and stays in it.
+# Spark's ports on this machine are open to every login here. The secret is made by the JVM and stays in it.
 AUTHENTICATION: Mapping[str, str] = {"spark.authenticate": "true"}
 
 # Of 19: on two cores a reader beside a repair gets nine tenths of the core that it needs.

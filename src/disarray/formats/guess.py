@@ -330,9 +330,9 @@ def _note(found: Guess, where: dict[str, object], layouts: tuple[str, ...], cell
     found.local_time = "%" in chosen or (chosen == "iso" and not has_offset(cells))
     [columns] = where.values()
     if isinstance(columns, list):
-        told = " and ".join(f"'{column}'" for column in columns) + " are the time"
+        columns_of_time = " and ".join(f"'{column}'" for column in columns) + " are the time"
     else:
-        told = f"'{columns}' is the time"
-    found.reasons.append(f"{told}, written as {chosen}")
+        columns_of_time = f"'{columns}' is the time"
+    found.reasons.append(f"{columns_of_time}, written as {chosen}")
     if len(layouts) > 1 and "%d" in layouts[1]:
         found.checks.append(f"days and months look alike: {chosen} was taken, {layouts[1]} fits too")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from disarray.config import parse_toml, read_toml
 from disarray.errors import ConfigError, FormatUnknownError, SpecError
 from disarray.model.description.dataset_reader import read_datasets
 from disarray.model.description.format_reader import read_format
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.format import Format
 
-# A description is a page; a thousand times that is a wrong file.
-MAX_DESCRIPTION_BYTES = 4 << 20
 OWN_FORMATS_FOLDER = "formats"
 
 
@@ -38,6 +37,11 @@ class Description:
 
 def shipped_descriptions() -> dict[str, Description]:
     """What comes with disarray, by name."""
+    return dict(_shipped())
+
+
+@cache
+def _shipped() -> Mapping[str, Description]:
     found = sorted((entry for entry in files("disarray.formats").iterdir()), key=lambda entry: entry.name)
     return {
         entry.name.removesuffix(".toml"): _describe(entry, shown=entry.name, shipped=True)
@@ -68,12 +72,16 @@ def find_description(name: str, known: Mapping[str, Description]) -> Description
 
 def describe_text(name: str, text: str, *, shown: str = "") -> Description:
     """A description from its text, for one that is being written."""
-    return _read(name, text, shown=shown or f"{name}.toml", shipped=False)
+    shown = shown or f"{name}.toml"
+    return _read(name, text, parse_toml(text, shown=shown), shown=shown, shipped=False)
 
 
 def load_datasets(path: Path) -> tuple[Dataset, ...]:
     """The datasets of a disarray.toml, validated as a whole; roots and own formats are sought beside it."""
-    document = _parse(_text_of(path, str(path)), str(path))
+    try:
+        _, document = read_toml(path, shown=str(path))
+    except FileNotFoundError as error:
+        raise ConfigError(f"{path} cannot be read ({error.strerror}); nothing was changed") from error
     folder = path.absolute().parent
     problems = Problems(str(path))
     tables = {name: known.table for name, known in all_descriptions(folder).items()}
@@ -83,33 +91,12 @@ def load_datasets(path: Path) -> tuple[Dataset, ...]:
 
 
 def _describe(entry: Traversable, *, shown: str, shipped: bool) -> Description:
-    return _read(entry.name.removesuffix(".toml"), _text_of(entry, shown), shown=shown, shipped=shipped)
+    text, table = read_toml(entry, shown=shown)
+    return _read(entry.name.removesuffix(".toml"), text, table, shown=shown, shipped=shipped)
 
 
-def _read(name: str, text: str, *, shown: str, shipped: bool) -> Description:
-    table = _parse(text, shown)
+def _read(name: str, text: str, table: Mapping[str, object], *, shown: str, shipped: bool) -> Description:
     problems = Problems(shown)
     described = read_format(name, Table(table, path="", kind="format", problems=problems))
     problems.raise_if_any()
     return Description(name=name, text=text, table=table, format=described, shipped=shipped)
-
-
-def _text_of(entry: Traversable, shown: str) -> str:
-    try:
-        with entry.open("rb") as stream:
-            content = stream.read(MAX_DESCRIPTION_BYTES + 1)
-    except OSError as error:
-        raise ConfigError(f"{shown} cannot be read ({error.strerror}); nothing was changed") from error
-    if len(content) > MAX_DESCRIPTION_BYTES:
-        raise SpecError((f"{shown}: larger than {MAX_DESCRIPTION_BYTES >> 20} MiB; this is no description",))
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise SpecError((f"{shown}: not UTF-8 at byte {error.start}; TOML has to be",)) from error
-
-
-def _parse(text: str, shown: str) -> dict[str, object]:
-    try:
-        return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise SpecError((f"{shown}: not TOML: {error}",)) from error

@@ -1,7 +1,7 @@
 """Rows as PostgreSQL's binary COPY takes them: every bit as it is, no text in between.
 
 The receiver believes the bytes: a float that goes into a column of whole numbers arrives as another number, silently.
-So `COPY_TYPES` says which type each column of the target must have, exactly, and whoever copies checks that first.
+So `COPY_TYPES` says which type each column of the target must have, exactly; the caller checks that before it copies.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ def _encode(rows: pa.Table) -> bytes:
 
 def _fixed(fields: list[tuple[str, Any]], count: int) -> pa.Array[Any]:
     """Cells of fixed width side by side, as one binary value for each row."""
-    block = np.empty(count, dtype=[(str(place), kind) for place, (kind, _) in enumerate(fields)])
-    for place, (_, values) in enumerate(fields):
-        block[str(place)] = values
+    block = np.empty(count, dtype=[(str(number), kind) for number, (kind, _) in enumerate(fields)])
+    for number, (_, values) in enumerate(fields):
+        block[str(number)] = values
     width = block.dtype.itemsize
     return pa.Array.from_buffers(
         pa.binary(),

@@ -13,14 +13,17 @@ _TOKEN = re.compile(r"dsr_(?P<id>[0-9a-f]{16})_(?P<secret>[A-Za-z0-9_-]{43})", r
 
 
 class Scope(enum.StrEnum):
-    """What a caller may do; each includes those before it."""
+    """What a caller may do: `produce` records events and nothing else; each of the others includes those before it."""
 
+    PRODUCE = "produce"
     READ = "read"
     OPERATE = "operate"
     ADMIN = "admin"
 
     def includes(self, other: Scope) -> bool:
-        """Whether whoever has this one has the other too."""
+        """Whether this scope includes the other."""
+        if other is Scope.PRODUCE and self is Scope.READ:
+            return False
         order = list(Scope)
         return order.index(self) >= order.index(other)
 

@@ -10,12 +10,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.model.plan import FragmentState
+from disarray.model.fragments import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from disarray.model.plan import Extent, FragmentEntry
+    from disarray.model.fragments import Extent, FragmentEntry
 
 
 # What one row group holds at most. A damaged one concerns so many files, and a scan of any of them reads all of it.

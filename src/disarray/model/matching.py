@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, assert_never
 from urllib.parse import unquote
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
+from disarray.model.delivery_paths import subject_in
 from disarray.model.description.dataset import SubjectKind
 from disarray.model.description.spec_table import MisfitError
 from disarray.model.description.spec_values import subject_key
@@ -75,6 +76,8 @@ def _subject(uri: str, dataset: Dataset, relative: str) -> str | None:
             return None
         case SubjectKind.PATH:
             searched = re.search(rule.text, relative)
+        case SubjectKind.DELIVERY:
+            return _checked(uri, dataset, subject_in(relative))
         case SubjectKind.FILE_NAME:
             searched = re.search(rule.text, relative.rpartition("/")[2])
         case _:
@@ -100,7 +103,7 @@ def _path_of(uri: str) -> PurePath:
 
 
 def _below_roots(path: PurePath, roots: Sequence[str]) -> str | None:
-    """The path below the first root that holds it, by name alone: whoever opens the file looks at links."""
+    """The path below the first root that holds it, by name alone: links are looked at when the file is opened."""
     if ".." in path.parts or "\0" in str(path):
         return None
     for root in roots:

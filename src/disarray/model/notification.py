@@ -1,4 +1,4 @@
-"""What whoever saw a file says about it: the value that travels from the agent to the queue."""
+"""One announcement of a file: the value that travels from an agent to the queue."""
 
 from __future__ import annotations
 

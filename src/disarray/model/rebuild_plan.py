@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disarray.errors import RebuildBlockedError
-from disarray.model.plan import CatalogChanges, Decisions, FragmentState, former_states, restored_state
+from disarray.model.catalog_changes import CatalogChanges, Decisions
+from disarray.model.fragments import FragmentState, former_states, restored_state
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from disarray.model.plan import FileChange, FragmentEntry
+    from disarray.model.catalog_changes import FileChange
+    from disarray.model.fragments import FragmentEntry
 
 
 def plan_reread(

@@ -81,20 +81,20 @@ class Plant:
             found = subjects.list_subjects(self._connection, dataset=dataset, limit=limit)
         rows = [tables.row_of(each) for each in found.subjects]
         return Result.of_rows(
-            rows, tables.SUBJECTS, title="subjects", notes=_cut(found.more, limit), document=found
+            rows, tables.SUBJECTS, title="subjects", notes=_cut(found.next is not None, limit), document=found
         )
 
     def datasets(self) -> Result:
         """The datasets: where their readings live, their columns, metrics and rollups."""
         with self._lock:
-            found = dataset_view.list_datasets(self._connection, self._datasets)
-        rows = [tables.row_of(each) for each in found]
+            found = dataset_view.list_datasets(self._connection, self._datasets, limit=100_000)
+        rows = [tables.row_of(each) for each in found.datasets]
         return Result.of_rows(rows, tables.DATASETS, title="datasets", document=found)
 
     def metrics(self, *, dataset: str | None = None) -> Result:
         """The metrics that are defined."""
-        found = definitions.list_metrics(self._datasets, dataset=dataset)
-        rows = [tables.row_of(each) for each in found]
+        found = definitions.list_metrics(self._datasets, dataset=dataset, limit=100_000)
+        rows = [tables.row_of(each) for each in found.metrics]
         return Result.of_rows(rows, tables.METRICS, title="metrics", document=found)
 
     def files(self, *, subject: str | None = None, status: str | None = None, limit: int = 100_000) -> Result:
@@ -104,7 +104,7 @@ class Plant:
             found = files.list_files(self._connection, status=chosen, subject_key=subject, limit=limit)
         rows = [tables.row_of(each) for each in found.files]
         return Result.of_rows(
-            rows, tables.FILES, title="files", notes=_cut(found.more, limit), document=found
+            rows, tables.FILES, title="files", notes=_cut(found.next is not None, limit), document=found
         )
 
     def restatements(self, subject: str | None = None, *, limit: int = 100_000) -> Result:
@@ -113,7 +113,11 @@ class Plant:
             found = restatements.list_restatements(self._connection, subject_key=subject, limit=limit)
         rows = [tables.restatement_row(each) for each in found.restatements]
         return Result.of_rows(
-            rows, tables.RESTATEMENTS, title="restatements", notes=_cut(found.more, limit), document=found
+            rows,
+            tables.RESTATEMENTS,
+            title="restatements",
+            notes=_cut(found.next is not None, limit),
+            document=found,
         )
 
     def value(

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from disarray.control.values import MetricPiece, Number
     from disarray.model.description.metrics import Metric
 
-EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
-
 
 @dataclass(frozen=True, slots=True)
 class ChannelSegment:
@@ -65,11 +63,9 @@ def segment_at(segments: list[ChannelSegment], at_us: int) -> ChannelSegment | N
 def end_value(metric: Metric, segment: ChannelSegment) -> Number | None:
     """The value after the last reading of a segment; None where there is none, or where it is not known yet."""
     base, total = segment.tail.base, segment.tail.total
-    match metric.kind:
-        case MetricKind.MIN | MetricKind.MAX:
-            known = [number for number in (base, total) if number is not None]
-            choose = min if metric.kind is MetricKind.MIN else max
-            return choose(known) if known else None
-        case _:
-            # A commit whose shift was too large to be done at once leaves new summaries without a base for a while.
-            return None if base is None or total is None else base + total
+    if metric.kind.is_extreme:
+        known = [number for number in (base, total) if number is not None]
+        choose = min if metric.kind is MetricKind.MIN else max
+        return choose(known) if known else None
+    # A commit whose shift was too large to be done at once leaves new summaries without a base for a while.
+    return None if base is None or total is None else base + total

@@ -2,11 +2,18 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import conflicts
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
 from disarray.model.segments import datetime_of
+from disarray.queries.pages import Order
+
+ORDER = Order(
+    "conflicts",
+    {"dataset": str, "subject_key": str, "segment_us": int, "winner_uri": str, "loser_uri": str},
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +31,10 @@ class FileConflict:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Pairs of files that disagree, by subject and segment; `more` where the limit cut the list off."""
+    """Pairs of files that disagree, by subject and segment; `next` is the cursor of the next page, null on the last."""
 
     conflicts: list[FileConflict]
-    more: bool
+    next: str | None
 
 
 def list_conflicts(
@@ -36,11 +43,11 @@ def list_conflicts(
     subject_key: str | None = None,
     source_uri: str | None = None,
     limit: int = 100,
+    after: str | None = None,
 ) -> Conflicts:
     """Pairs of files that disagree."""
-    found = conflicts.list_conflicts(
-        connection, subject_key=subject_key, source_uri=source_uri, limit=limit + 1
-    )
+    read = partial(conflicts.list_conflicts, connection, subject_key=subject_key, source_uri=source_uri)
+    found, following = ORDER.page(read, after=after, limit=limit)
     shown = [
         document_of(
             FileConflict,
@@ -50,6 +57,6 @@ def list_conflicts(
             loser=each.loser_uri,
             examples=[example | {"at": datetime_of(example["event_us"])} for example in each.examples],
         )
-        for each in found[:limit]
+        for each in found
     ]
-    return Conflicts(shown, more=len(found) > limit)
+    return Conflicts(shown, following)

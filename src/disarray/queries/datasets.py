@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from disarray.control import definitions, values
 from disarray.control.connections import Connection
 from disarray.model.description.dataset import Dataset
+from disarray.queries.pages import Order
+
+ORDER = Order("datasets", {"dataset": str})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,21 +25,41 @@ class DatasetView:
     subjects: int
 
 
-def list_datasets(connection: Connection, datasets: Mapping[str, Dataset]) -> list[DatasetView]:
+@dataclass(frozen=True)
+class Datasets:
+    """Datasets by name; `next` is the cursor of the next page, null on the last."""
+
+    datasets: list[DatasetView]
+    next: str | None
+
+
+def list_datasets(
+    connection: Connection, datasets: Mapping[str, Dataset], *, limit: int = 1000, after: str | None = None
+) -> Datasets:
     """Every dataset, by name."""
-    return [
+    found, following = ORDER.page_of(
+        [_Named(name, each) for name, each in datasets.items()], after=after, limit=limit
+    )
+    shown = [
         DatasetView(
             dataset=each.name,
             description=each.description,
             store=each.store.value,
-            segment_us=each.segment_us,
+            segment_us=each.segment_length_us,
             columns=[column.name for column in each.columns],
             metrics=[metric.name for metric in each.metrics],
             rollups=[rollup.name for rollup in each.rollups],
             subjects=len(values.list_subjects(connection, dataset=each.name)),
         )
-        for _, each in sorted(datasets.items())
+        for each in (named.described for named in found)
     ]
+    return Datasets(shown, following)
+
+
+@dataclass(frozen=True)
+class _Named:
+    dataset: str
+    described: Dataset
 
 
 def stored_datasets(connection: Connection) -> dict[str, Dataset]:

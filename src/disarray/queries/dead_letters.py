@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import dead_letters
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
+from disarray.queries.pages import Order
+
+ORDER = Order("dead letters", {"failed_at": datetime, "source_uri": str})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,10 +29,10 @@ class DeadLetter:
 
 @dataclass(frozen=True)
 class DeadLetters:
-    """What was given up, oldest first; `more` where the limit cut the list off."""
+    """What was given up, oldest first; `next` is the cursor of the next page, null on the last."""
 
     dead_letters: list[DeadLetter]
-    more: bool
+    next: str | None
 
 
 def list_dead_letters(
@@ -37,9 +41,11 @@ def list_dead_letters(
     subject_key: str | None = None,
     failed_before: datetime | None = None,
     limit: int = 100,
+    after: str | None = None,
 ) -> DeadLetters:
     """What was given up and not discarded, oldest first."""
-    found = dead_letters.list_dead_letters(
-        connection, subject_key=subject_key, failed_before=failed_before, limit=limit + 1
+    read = partial(
+        dead_letters.list_dead_letters, connection, subject_key=subject_key, failed_before=failed_before
     )
-    return DeadLetters([document_of(DeadLetter, each) for each in found[:limit]], more=len(found) > limit)
+    found, following = ORDER.page(read, after=after, limit=limit)
+    return DeadLetters([document_of(DeadLetter, each) for each in found], following)

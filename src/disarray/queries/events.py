@@ -2,14 +2,18 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 from disarray.control import events
 from disarray.control.connections import Connection
 from disarray.control.status import current_us
 from disarray.model.documents import document_of
 from disarray.model.segments import datetime_of
+from disarray.queries.pages import Order
 
 LATELY = timedelta(days=1)
+
+ORDER = Order("events", {"occurred_at": datetime, "event_id": int})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +36,10 @@ class Event(FileEvent):
 
 @dataclass(frozen=True)
 class Events:
-    """What happened, newest first; `more` where the limit cut the list off."""
+    """What happened, newest first; `next` is the cursor of the next page, null on the last."""
 
     events: list[Event]
-    more: bool
+    next: str | None
 
 
 def list_events(
@@ -45,15 +49,19 @@ def list_events(
     subject_key: str | None = None,
     source_uri: str | None = None,
     event_type: str | None = None,
+    queue_id: int | None = None,
     limit: int = 100,
+    after: str | None = None,
 ) -> Events:
     """What happened since an instant, or on the last day, newest first."""
-    found = events.list_events(
+    read = partial(
+        events.list_events,
         connection,
         since=since or datetime_of(current_us(connection)) - LATELY,
         subject_key=subject_key,
         source_uri=source_uri,
         event_type=event_type,
-        limit=limit + 1,
+        queue_id=queue_id,
     )
-    return Events([document_of(Event, each) for each in found[:limit]], more=len(found) > limit)
+    found, following = ORDER.page(read, after=after, limit=limit)
+    return Events([document_of(Event, each) for each in found], following)

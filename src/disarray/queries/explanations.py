@@ -9,7 +9,7 @@ from disarray.control import explanations, values
 from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError
 from disarray.model.segments import LAST_US, datetime_of
-from disarray.queries.bases import EXTREMES, by_channel, segment_at
+from disarray.queries.bases import by_channel, segment_at
 from disarray.queries.metric_values import value_at
 from disarray.queries.restatements import restatement_document
 from disarray.store.definitions import assert_made_under
@@ -163,7 +163,7 @@ def _explanation(metric: Metric, value: Value, origin: _Origin) -> Explanation:
 def _parts(
     metric: Metric, value: Value, *, head: MetricPiece, tail: MetricPiece, was_reset: bool
 ) -> tuple[Number | None, Number | None]:
-    if metric.kind in EXTREMES:
+    if metric.kind.is_extreme:
         return (None, tail.total) if was_reset else (head.before, head.total)
     if value.number is None:
         return None, None

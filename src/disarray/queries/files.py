@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, fields
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from disarray.model.documents import document_of
 from disarray.model.file_status import FileStatus
 from disarray.model.uris import file_uri
 from disarray.queries.events import FileEvent
+from disarray.queries.pages import Order
+
+ORDER = Order("files", {"source_uri": str})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +38,18 @@ class File:
 
 @dataclass(frozen=True)
 class Files:
-    """Files by uri; `more` where the limit cut the list off."""
+    """Files by uri; `next` is the cursor of the next page, null on the last."""
 
     files: list[File]
-    more: bool
+    next: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileStory(File):
     """All that is known of a file: what it says about which segments, rejected lines, and every event, newest first.
 
-    `parked_hash` is of a version that waits for a decision, `failed_request` what was given up.
+    `parked_hash` is of a version that waits for a decision, `failed_request` what was given up, `delivery` the source,
+    batch and stretch of its cursor that a file came from.
     """
 
     logical_start: datetime | None
@@ -62,6 +67,7 @@ class FileStory(File):
     rejected_rows: list[dict[str, object]]
     conflicts: dict[str, object]
     blacklist: dict[str, object] | None
+    delivery: dict[str, object] | None
     events: list[FileEvent]
 
 
@@ -70,21 +76,27 @@ def list_files(
     *,
     status: FileStatus | None = None,
     subject_key: str | None = None,
+    source_name: str | None = None,
     limit: int = 100,
+    after: str | None = None,
 ) -> Files:
-    """Files that were ever announced, by uri."""
-    found = files.list_files(connection, status=status, subject_key=subject_key, limit=limit + 1)
-    shown = [document_of(File, record, status=FileStatus(record.status)) for record in found[:limit]]
-    return Files(shown, more=len(found) > limit)
+    """Files that were ever announced, or those that a source delivered, by uri."""
+    read = partial(
+        files.list_files, connection, status=status, subject_key=subject_key, source_name=source_name
+    )
+    found, following = ORDER.page(read, after=after, limit=limit)
+    return Files([document_of(File, record, status=FileStatus(record.status)) for record in found], following)
 
 
 def show_file(connection: Connection, known: Metadata) -> FileStory:
     """All that is known of a file, and all that ever happened to it; `known` is what is stored about it."""
     happened = events.list_file_events(connection, known["source_uri"])
-    told: dict[str, Any] = {name: known[name] for name in _STORED if name not in _INSTANTS}
-    told |= {name: None if known[name] is None else datetime.fromisoformat(known[name]) for name in _INSTANTS}
-    told["status"] = FileStatus(told["status"])
-    return FileStory(**told, events=[document_of(FileEvent, event) for event in happened])
+    stored: dict[str, Any] = {name: known[name] for name in _STORED if name not in _INSTANTS}
+    stored |= {
+        name: None if known[name] is None else datetime.fromisoformat(known[name]) for name in _INSTANTS
+    }
+    stored["status"] = FileStatus(stored["status"])
+    return FileStory(**stored, events=[document_of(FileEvent, event) for event in happened])
 
 
 def find_file(connection: Connection, file: str) -> Metadata:

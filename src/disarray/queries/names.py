@@ -44,6 +44,14 @@ class SubjectOf:
         return self.rebuilt is not None
 
 
+def check_dataset(datasets: Mapping[str, Dataset], dataset: str | None) -> None:
+    """Refuse the name of a dataset that is not described."""
+    if dataset is not None and dataset not in datasets:
+        raise UnknownNameError(
+            f"disarray.toml describes no dataset '{dataset}'; {near_miss(dataset, list(datasets))}"
+        )
+
+
 def find_subjects(
     connection: Connection,
     datasets: Mapping[str, Dataset],
@@ -52,15 +60,27 @@ def find_subjects(
     dataset: str | None = None,
 ) -> list[SubjectOf]:
     """Every subject of that name, or every one there is; a name that stands for none is an error."""
-    if dataset is not None and dataset not in datasets:
+    check_dataset(datasets, dataset)
+    spans = subjects_of(
+        connection, datasets, values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+    )
+    if subject_key is not None and not spans:
+        known = {span.subject_key for span in values.list_subjects(connection, dataset=dataset)}
+        where = f" in dataset '{dataset}'" if dataset is not None else ""
         raise UnknownNameError(
-            f"disarray.toml describes no dataset '{dataset}'; {near_miss(dataset, list(datasets))}"
+            f"subject '{subject_key}' has no readings{where}; {near_miss(subject_key, known)}"
         )
-    found = values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+    return spans
+
+
+def subjects_of(
+    connection: Connection, datasets: Mapping[str, Dataset], found: Sequence[values.SubjectSpan]
+) -> list[SubjectOf]:
+    """The subjects behind some spans, each with the definition that its numbers were made under."""
     pending = {span.dataset for span in found if span.is_in_force is False}
     rebuilt = {name: count_rebuilt(connection, name) for name in pending}
     known_definitions = KnownDefinitions(connection, datasets)
-    spans = [
+    return [
         SubjectOf(
             known_definitions.of(span.dataset, span.version),
             span.subject_key,
@@ -72,13 +92,6 @@ def find_subjects(
         for span in found
         if span.dataset in datasets
     ]
-    if subject_key is not None and not spans:
-        known = {span.subject_key for span in values.list_subjects(connection, dataset=dataset)}
-        where = f" in dataset '{dataset}'" if dataset is not None else ""
-        raise UnknownNameError(
-            f"subject '{subject_key}' has no readings{where}; {near_miss(subject_key, known)}"
-        )
-    return spans
 
 
 def find_metric(subjects: Sequence[SubjectOf], name: str) -> tuple[SubjectOf, Metric]:
@@ -104,14 +117,14 @@ def _is_new(name: str, before: Sequence[Metric | Rollup], after: Sequence[Metric
 def _refuse_unbuilt(waiting: Sequence[SubjectOf], name: str) -> None:
     """Say so where a name is known and its numbers are not there yet."""
     for each in waiting:
-        told = f"'{name}' of dataset '{each.dataset.name}' is not built yet"
+        not_built = f"'{name}' of dataset '{each.dataset.name}' is not built yet"
         if each.rebuilt is None:
             raise NotBuiltYetError(
-                f"{told}: disarray.toml describes it, and that definition is not in force. Run: disarray ingest"
+                f"{not_built}: disarray.toml describes it, and that definition is not in force. Run: disarray ingest"
             )
         done, count = each.rebuilt
         raise NotBuiltYetError(
-            f"{told} for {each.subject_key}: {done} of {count} subjects rebuilt. The others wait for a worker; "
+            f"{not_built} for {each.subject_key}: {done} of {count} subjects rebuilt. The others wait for a worker; "
             "or run: disarray ingest"
         )
 

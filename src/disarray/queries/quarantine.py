@@ -2,12 +2,19 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import quarantine
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
 from disarray.model.quarantine_part import Part
 from disarray.model.segments import instant_of
+from disarray.queries.pages import Order
+
+ORDER = Order(
+    "quarantine",
+    {"parked_at": datetime, "source_uri": str, "part": str, "subject_key": str, "dataset": str},
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,17 +36,18 @@ class Quarantined:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """What waits, oldest first; `more` where the limit cut the list off."""
+    """What waits, oldest first; `next` is the cursor of the next page, null on the last."""
 
     waiting: list[Quarantined]
-    more: bool
+    next: str | None
 
 
 def list_quarantine(
-    connection: Connection, *, subject_key: str | None = None, limit: int = 100
+    connection: Connection, *, subject_key: str | None = None, limit: int = 100, after: str | None = None
 ) -> Quarantine:
     """What waits for a decision, oldest first."""
-    found = quarantine.list_quarantine(connection, subject_key=subject_key, limit=limit + 1)
+    read = partial(quarantine.list_quarantine, connection, subject_key=subject_key)
+    found, following = ORDER.page(read, after=after, limit=limit)
     waiting = [
         document_of(
             Quarantined,
@@ -48,6 +56,6 @@ def list_quarantine(
             last=instant_of(each.last_us),
             part=Part(each.part),
         )
-        for each in found[:limit]
+        for each in found
     ]
-    return Quarantine(waiting, more=len(found) > limit)
+    return Quarantine(waiting, following)

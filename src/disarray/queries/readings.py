@@ -96,7 +96,7 @@ def readings(
     to_us: int = LAST_US,
 ) -> Readings:
     """The readings in [from_us, to_us) with running values. What is looked up here stays readable, see `snapshot`."""
-    first_us = segment_start(from_us, dataset.segment_us)
+    first_us = segment_start(from_us, dataset.segment_length_us)
     with snapshot(connection):
         assert_made_under(connection, dataset, subject_key)
         stale_from = values.stale_from(connection, dataset.name, subject_key)

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import values
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
+from disarray.queries.pages import Order
+
+ORDER = Order("restatements", {"restated_at": datetime, "restatement_id": int})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,19 +47,19 @@ class Restatement:
 
 @dataclass(frozen=True)
 class Restatements:
-    """What was restated, newest first; `more` where the limit cut the list off."""
+    """What was restated, newest first; `next` is the cursor of the next page, null on the last."""
 
     restatements: list[Restatement]
-    more: bool
+    next: str | None
 
 
 def list_restatements(
-    connection: Connection, *, subject_key: str | None = None, limit: int = 100
+    connection: Connection, *, subject_key: str | None = None, limit: int = 100, after: str | None = None
 ) -> Restatements:
     """What was restated, newest first."""
-    found = values.list_restatements(connection, subject_key=subject_key, limit=limit + 1)
-    shown = [restatement_document(each) for each in found[:limit]]
-    return Restatements(shown, more=len(found) > limit)
+    read = partial(values.list_restatements, connection, subject_key=subject_key)
+    found, following = ORDER.page(read, after=after, limit=limit)
+    return Restatements([restatement_document(each) for each in found], following)
 
 
 def restatement_document(stored: values.Restatement) -> Restatement:

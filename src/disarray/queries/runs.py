@@ -2,10 +2,15 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from uuid import UUID
 
 from disarray.control import runs
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
+from disarray.queries.pages import Order
+
+ORDER = Order("runs", {"committed_at": datetime, "run_id": UUID, "subject_key": str})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,16 +26,21 @@ class Run:
 
 @dataclass(frozen=True)
 class Runs:
-    """Passes, newest first; `more` where the limit cut the list off."""
+    """Passes, newest first; `next` is the cursor of the next page, null on the last."""
 
     runs: list[Run]
-    more: bool
+    next: str | None
 
 
 def list_runs(
-    connection: Connection, *, subject_key: str | None = None, since: datetime | None = None, limit: int = 100
+    connection: Connection,
+    *,
+    subject_key: str | None = None,
+    since: datetime | None = None,
+    limit: int = 100,
+    after: str | None = None,
 ) -> Runs:
     """Passes of workers, newest first."""
-    found = runs.list_runs(connection, subject_key=subject_key, since=since, limit=limit + 1)
-    shown = [document_of(Run, each, run_id=str(each.run_id)) for each in found[:limit]]
-    return Runs(shown, more=len(found) > limit)
+    read = partial(runs.list_runs, connection, subject_key=subject_key, since=since)
+    found, following = ORDER.page(read, after=after, limit=limit)
+    return Runs([document_of(Run, each, run_id=str(each.run_id)) for each in found], following)

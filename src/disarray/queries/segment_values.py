@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from disarray.kernels.scanning.running_values import Base, values_from
 from disarray.model.description.format import EVENT_US
-from disarray.queries.bases import EXTREMES
 from disarray.store.segments import read_segment
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def fold_inside(
         )
         event_us = read.readings.column(EVENT_US).to_numpy()
         numbers = values_by_reading(read, metric, bases)
-        places = {channel: read.places(channel) for channel in bases}
+        places = {channel: read.indices(channel) for channel in bases}
         for each in group:
             own = places[each.channel]
             after = int(np.searchsorted(event_us[own], each.at_us, side="right"))
@@ -69,7 +68,7 @@ def values_by_reading(read: SegmentReadings, metric: Metric, bases: Mapping[str,
     """The metric at every reading in canonical order; NULL for channels whose base is not known yet."""
     unknown = (
         set()
-        if metric.kind in EXTREMES
+        if metric.kind.is_extreme
         else {channel for channel in read.channels if bases[channel].base is None}
     )
     own = [Base(0, 0) if channel in unknown else bases[channel] for channel in read.channels]

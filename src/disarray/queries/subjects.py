@@ -3,11 +3,16 @@
 from collections import defaultdict
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import subjects, values
 from disarray.control.connections import Connection
 from disarray.model.documents import document_of
 from disarray.model.segments import datetime_of
+from disarray.queries.pages import Order
+
+ORDER = Order("subjects", {"subject_key": str, "dataset": str})
+ORDER_OF_STATES = Order("subjects ever seen", {"subject_key": str})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +27,10 @@ class SubjectSpan:
 
 @dataclass(frozen=True)
 class Subjects:
-    """Subjects by name; `more` where the limit cut the list off."""
+    """Subjects by name; `next` is the cursor of the next page, null on the last."""
 
     subjects: list[SubjectSpan]
-    more: bool
+    next: str | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,17 +59,23 @@ class SubjectState:
 
 @dataclass(frozen=True)
 class SubjectStates:
-    """Every subject ever seen, by name; `more` where the limit cut the list off."""
+    """Every subject ever seen, by name; `next` is the cursor of the next page, null on the last."""
 
     subjects: list[SubjectState]
-    more: bool
+    next: str | None
 
 
 def list_subjects(
-    connection: Connection, *, subject_key: str | None = None, dataset: str | None = None, limit: int = 1000
+    connection: Connection,
+    *,
+    subject_key: str | None = None,
+    dataset: str | None = None,
+    limit: int = 1000,
+    after: str | None = None,
 ) -> Subjects:
     """Subjects that have readings, by name."""
-    found = values.list_subjects(connection, dataset=dataset, subject_key=subject_key, limit=limit + 1)
+    read = partial(values.list_subjects, connection, dataset=dataset, subject_key=subject_key)
+    found, following = ORDER.page(read, after=after, limit=limit)
     shown = [
         SubjectSpan(
             subject_key=span.subject_key,
@@ -72,19 +83,20 @@ def list_subjects(
             first=datetime_of(span.first_us),
             last=datetime_of(span.last_us),
         )
-        for span in found[:limit]
+        for span in found
     ]
-    return Subjects(shown, more=len(found) > limit)
+    return Subjects(shown, following)
 
 
-def list_subject_states(connection: Connection, *, limit: int = 1000) -> SubjectStates:
+def list_subject_states(
+    connection: Connection, *, limit: int = 1000, after: str | None = None
+) -> SubjectStates:
     """Every subject ever seen: its files, what waits, who holds it, the span of its readings."""
-    found = subjects.list_subject_states(connection, limit=limit + 1)
+    read = partial(subjects.list_subject_states, connection)
+    found, following = ORDER_OF_STATES.page(read, after=after, limit=limit)
     spans: dict[str, dict[str, Span]] = defaultdict(dict)
     for each in values.list_subjects(connection):
         span = Span(first=datetime_of(each.first_us), last=datetime_of(each.last_us))
         spans[each.subject_key][each.dataset] = span
-    shown = [
-        document_of(SubjectState, state, datasets=spans.get(state.subject_key, {})) for state in found[:limit]
-    ]
-    return SubjectStates(shown, more=len(found) > limit)
+    shown = [document_of(SubjectState, state, datasets=spans.get(state.subject_key, {})) for state in found]
+    return SubjectStates(shown, following)

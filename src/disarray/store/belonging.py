@@ -95,7 +95,7 @@ def queue_moves(connection: Connection, datasets: Collection[Dataset], *, is_ask
             moved.append(Move(each.file.source_uri, subject, each.dataset))
     for start in range(0, len(moved), _BATCH):
         moving_files.queue_moves(connection, moved[start : start + _BATCH])
-    # Last: whoever is stopped before this begins again.
+    # Last: a run that is stopped before this begins again.
     moving_files.note_matching(connection, rules, unmatched_uris=unmatched)
     return len(moved)
 

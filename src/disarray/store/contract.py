@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from disarray.kernels.scanning.running_values import Locals
     from disarray.model.description.dataset import Store
     from disarray.model.description.metrics import Metric
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.staging import StagedRows
 
 
@@ -38,12 +38,12 @@ class SegmentReadings:
     readings: pa.Table  # event time, position, channel if there is one, declared columns
     source_uris: pa.Array[Any]  # by reading
     channels: tuple[str, ...]  # by UTF-8 bytes
-    channel: NDArray[np.int64]  # by reading: its place in `channels`
+    channel: NDArray[np.int64]  # by reading: its index in `channels`
     locals_of: Callable[[Metric], Locals]
     # uri of the winner, uri of the loser, how many: known only where the readings were merged just now
     conflict_pairs: tuple[tuple[str, str, int], ...] = ()
 
-    def places(self, channel: str) -> NDArray[np.int64]:
+    def indices(self, channel: str) -> NDArray[np.int64]:
         """Where the readings of one channel stand."""
         return np.flatnonzero(self.channel == self.channels.index(channel))
 

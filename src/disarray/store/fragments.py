@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from disarray.kernels.fragments.fragment_reader import FragmentReader
-    from disarray.model.plan import Extent, FragmentEntry
+    from disarray.model.fragments import Extent, FragmentEntry
 
 
 def fragment_inputs(

@@ -36,7 +36,7 @@ class Lake:
         """An absolute path for one task's fragments; its folder exists and is durable."""
         folder = self.root / dataset / run_id.hex[:2]
         try:
-            _make_durable_folder(folder)
+            make_durable_folder(folder)
         except OSError as error:
             raise FragmentWriteError.at(folder, error) from error
         return str(folder / f"{run_id.hex}-{number:05d}.parquet")
@@ -54,7 +54,7 @@ class Lake:
 
     @contextmanager
     def scratch_path(self) -> Iterator[Path]:
-        """As `scratch_folder`, but whoever has something to put there makes it: most passes have nothing."""
+        """As `scratch_folder`, but made by the first task that puts something there: most passes have nothing."""
         folder = self.root / f"{SCRATCH_PREFIX}{uuid.uuid4().hex[:8]}"
         try:
             yield folder
@@ -86,13 +86,19 @@ class ScratchLake(Lake):
         return path
 
 
-def _make_durable_folder(folder: Path) -> None:
+def make_durable_folder(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut takes none of them."""
     if folder.is_dir():
         return
-    _make_durable_folder(folder.parent)
+    make_durable_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     # The name of a folder is data of its parent: without this a power cut can take the folder and keep the commit.
-    descriptor = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+    sync_folder(folder.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to disk."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

@@ -17,7 +17,7 @@ from disarray.kernels.scanning.segment_scan import series_of
 from disarray.kernels.scanning.table_rows import uri_of
 from disarray.model.description.format import CHANNEL
 from disarray.model.description.scan_spec import scan_spec_of
-from disarray.model.plan import scan_unit
+from disarray.model.scan_units import scan_unit
 from disarray.model.segments import Segment
 from disarray.store.contract import SegmentReadings
 from disarray.store.fragments import fragment_inputs
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from disarray.kernels.scanning.merging import Merged
     from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.model.description.dataset import Dataset, Store
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.contract import SegmentContent
     from disarray.store.lake import Lake
     from disarray.store.staging import StagedRows
@@ -50,7 +50,7 @@ class LakeReadings:
         if not content.fragments:
             return None
         entry, dataset = content.entry, self.dataset
-        segment = Segment(entry.segment_us, entry.segment_us + dataset.segment_us)
+        segment = Segment(entry.segment_us, entry.segment_us + dataset.segment_length_us)
         unit = scan_unit(entry.segment_us, entry.revision, content.fragments)
         spec = scan_spec_of(dataset, subject_key)
         merged = merge_fragments(self._inputs(unit.fragments, subject_key), spec)

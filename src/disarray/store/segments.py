@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.contract import ReadingStore, SegmentReadings
     from disarray.store.lake import Lake
 

@@ -1,4 +1,4 @@
-"""Rows on their way from a scan into the database: staged by a task, streamed by whoever commits.
+"""Rows on their way from a scan into the database: staged by a task, streamed by the commit.
 
 Two kinds share a file: rows of a table of readings, as binary COPY takes them, and summaries with rollup parts as JSON
 documents, one a line. A task prepares both; the driver holds where they lie, and never more than a piece of them.

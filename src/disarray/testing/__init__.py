@@ -1,4 +1,7 @@
-"""The kit with which a third party proves a new instrument description."""
+"""The kit with which a third party proves a new instrument description.
+
+Knows formats and kernels; must not know a database, a worker or pytest.
+"""
 
 from disarray.testing.check import Checked, Expect, check_format
 

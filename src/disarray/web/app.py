@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.responses import Response
 from starlette.routing import Route as StarletteRoute
 
@@ -19,15 +19,18 @@ from disarray.control.connections import SessionLimits
 from disarray.control.timings import TIMINGS
 from disarray.control.translation import translated_errors
 from disarray.web.access import Access, identify, require
-from disarray.web.answers import encode
+from disarray.web.answers import check_accepted, compressed, encode, link_header, queued_status
 from disarray.web.idempotency import HEADER, REPLAYED, act_once
-from disarray.web.problems import Problem, http_problem, problem_of, too_large, too_many, too_slow
+from disarray.web.problems import Problem, http_problem, problem_of, too_large, too_slow
+from disarray.web.request_numbers import RequestNumbers, request_number
 from disarray.web.request_reader import read_body, read_query
 from disarray.web.route import JSON, Call
 from disarray.web.routes import ROUTES
+from disarray.web.turns import Shares, Threads
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from starlette.requests import Request
 
@@ -54,13 +57,15 @@ class Limits:
     requests_of_caller: int = 64  # the same, of one token
     seconds: float = 30.0
     body_bytes: int = 65_536
+    large_bodies: int = 16  # of those whose route takes more, in memory at a time
 
 
 def create_app(sources: Sources, *, access: Access | None = None, limits: Limits | None = None) -> Starlette:
     """The application; `sources.pool` should have a connection for each of `limits.threads`."""
     access, limits = access or Access(), limits or Limits()
-    threads = _Threads(limits.threads, most_requests=limits.requests)
-    shares = _Shares(limits.threads_of_caller, most_requests=limits.requests_of_caller)
+    threads = Threads(limits.threads, most_requests=limits.requests)
+    shares = Shares(limits.threads_of_caller, most_requests=limits.requests_of_caller)
+    large_bodies = asyncio.Semaphore(limits.large_bodies)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -71,91 +76,23 @@ def create_app(sources: Sources, *, access: Access | None = None, limits: Limits
         routes=[
             StarletteRoute(
                 route.path,
-                _endpoint(route, sources, access=access, limits=limits, threads=threads, shares=shares),
+                _endpoint(
+                    route,
+                    sources,
+                    access=access,
+                    limits=limits,
+                    threads=threads,
+                    shares=shares,
+                    room=nullcontext() if route.body is None else large_bodies,
+                ),
                 methods=[route.method],
             )
             for route in ROUTES
         ],
         exception_handlers={HTTPException: http_problem},
+        middleware=[Middleware(RequestNumbers)],
         lifespan=lifespan,
     )
-
-
-class _Threads:
-    """Not the event loop's own: there are as many as connections, and one that was given up still counts."""
-
-    def __init__(self, count: int, *, most_requests: int) -> None:
-        self._count = count
-        self._most_requests = most_requests
-        self._requests = 0
-        self._executor: ThreadPoolExecutor | None = None
-
-    def run(self, work: Callable[[], Response], *, on_end: Callable[[], None]) -> asyncio.Future[Response]:
-        """Begin as soon as a thread is free. Only ever called in the event loop.
-
-        `on_end` is called there once the thread has ended, which is later than the answer where that was given up.
-        """
-        if self._requests >= self._most_requests:
-            on_end()
-            raise too_many(self._most_requests)
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(self._count, thread_name_prefix="disarray-web")
-        loop = asyncio.get_running_loop()
-
-        def ended(_: object) -> None:
-            try:
-                loop.call_soon_threadsafe(on_end)
-            except RuntimeError:
-                # The loop is closed, and nobody waits in it any more.
-                on_end()
-
-        begun = self._executor.submit(work)
-        begun.add_done_callback(ended)
-        future = asyncio.wrap_future(begun)
-        self._requests += 1
-        future.add_done_callback(self._end_one)
-        return future
-
-    def _end_one(self, _: asyncio.Future[Response]) -> None:
-        self._requests -= 1
-
-    def end(self) -> None:
-        """Let the threads go once they have ended what they do."""
-        executor, self._executor = self._executor, None
-        if executor is not None:
-            executor.shutdown(wait=False, cancel_futures=True)
-
-
-class _Shares:
-    """At most so many requests of one caller at a time; its others wait, and those of other callers go on."""
-
-    def __init__(self, count: int, *, most_requests: int) -> None:
-        self._count = count
-        self._most_requests = most_requests
-        self._gates: dict[bytes, tuple[asyncio.Semaphore, int]] = {}
-
-    async def enter(self, caller: bytes) -> Callable[[], None]:
-        """Wait for a turn; what is given back ends it. Only ever called in the event loop."""
-        gate, users = self._gates.get(caller, (asyncio.Semaphore(self._count), 0))
-        if users >= self._most_requests:
-            raise too_many(self._most_requests)
-        self._gates[caller] = gate, users + 1
-        try:
-            await gate.acquire()
-        except BaseException:
-            self._leave(caller)
-            raise
-
-        def end() -> None:
-            gate.release()
-            self._leave(caller)
-
-        return end
-
-    def _leave(self, caller: bytes) -> None:
-        gate, users = self._gates.pop(caller)
-        if users > 1:
-            self._gates[caller] = gate, users - 1
 
 
 def _asker(request: Request) -> bytes:
@@ -171,23 +108,25 @@ def _endpoint(
     *,
     access: Access,
     limits: Limits,
-    threads: _Threads,
-    shares: _Shares,
+    threads: Threads,
+    shares: Shares,
+    room: AbstractAsyncContextManager[None],
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
         try:
             with TIMINGS.timed("request", kind=route.path):
-                async with asyncio.timeout(limits.seconds):
-                    body = await _read_limited(request, limits.body_bytes)
+                async with asyncio.timeout(limits.seconds), room:
+                    most_bytes = limits.body_bytes if route.body is None else route.body.most_bytes
+                    body = await _read_limited(request, most_bytes)
                     if route.is_instant:
                         return _answer(route, sources, access, request, body)
                     end = await shares.enter(_asker(request))
                     work = partial(_answer, route, sources, access, request, body)
                     return await threads.run(work, on_end=end)
         except TimeoutError:
-            return too_slow(limits.seconds).response()
+            return too_slow(limits.seconds).response(request_number(request))
         except Problem as problem:
-            return problem.response()
+            return problem.response(request_number(request))
 
     return answer
 
@@ -196,12 +135,12 @@ async def _read_limited(request: Request, limit: int) -> bytes:
     declared = request.headers.get("content-length", "0")
     if declared.isdigit() and int(declared) > limit:
         raise too_large(limit)
-    body = b""
+    body = bytearray()
     async for piece in request.stream():
         body += piece
         if len(body) > limit:
             raise too_large(limit)
-    return body
+    return bytes(body)
 
 
 def _answer(route: AnyRoute, sources: Sources, access: Access, request: Request, body: bytes) -> Response:
@@ -212,23 +151,32 @@ def _answer(route: AnyRoute, sources: Sources, access: Access, request: Request,
                 peer = request.client.host if request.client is not None else None
                 caller = identify(access, call, headers=request.headers, peer=peer)
                 require(caller, route.scope)
-                call.who = caller.name
+                call.who, call.scope = caller.name, caller.scope
             return _act(route, call, request, body)
     except Exception as error:
-        return problem_of(error).response()
+        number = request_number(request)
+        return problem_of(error, number).response(number)
 
 
 def _act(route: AnyRoute, call: Call, request: Request, body: bytes) -> Response:
+    check_accepted(route, request)
     headers = {**_HEADERS, **route.headers}
+    status = 200
     if route.method == "POST":
-        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        taken = (JSON,) if route.body is None else tuple(route.body.media_types)
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in taken:
             # Also what keeps a page of another site from posting through a browser on this machine.
-            raise Problem(415, "not JSON", f"Send the body as {JSON}. Nothing was done.")
+            raise Problem(415, "not JSON", f"Send the body as {' or '.join(taken)}. Nothing was done.")
         if request.query_params:
             raise Problem(
                 400, "not as documented", "A POST takes its parameters in the body. Nothing was done."
             )
-        asked = read_body(route.asks, body)
+        asked = (
+            read_body(route.asks, body)
+            if route.body is None
+            else route.body.read(request.path_params, media_type, body)
+        )
         content, is_replayed = act_once(
             call,
             route,
@@ -238,8 +186,12 @@ def _act(route: AnyRoute, call: Call, request: Request, body: bytes) -> Response
         )
         if is_replayed:
             headers[REPLAYED] = "true"
-        return Response(content, media_type=JSON, headers=headers)
-    asked = read_query(route.asks, request.query_params.multi_items())
-    answered = route.handle(call, asked)
-    content = encode(answered) if route.media_type == JSON else answered.encode()
-    return Response(content, media_type=route.media_type, headers=headers)
+        status, place = queued_status(route, content)
+        headers |= place
+    else:
+        asked = read_query(route.asks, [*request.path_params.items(), *request.query_params.multi_items()])
+        answered = route.handle(call, asked)
+        headers |= link_header(request, answered)
+        content = encode(answered) if route.media_type == JSON else answered.encode()
+    content, compression = compressed(request, content)
+    return Response(content, status, media_type=route.media_type, headers=headers | compression)

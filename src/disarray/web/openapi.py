@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import is_dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from disarray import __version__
-from disarray.web import idempotency, problems
+from disarray.web import idempotency, problems, request_numbers
+from disarray.web.examples import example_of
 from disarray.web.route import JSON, Nothing
-from disarray.web.schema import Json, parameters_of, schema_of
+from disarray.web.schema import Json, Member, members_of, parameters_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,15 +21,28 @@ if TYPE_CHECKING:
 ABOUT = """\
 Metrics and rollups that stay right while instrument files arrive late, twice and half-written.
 
-Names of subjects, metrics and files are parameters, never part of a path. What is not documented is refused. \
+Names of subjects, metrics and files are parameters, never part of a path; only events name their dataset there. \
+What is not documented is refused. \
 Every POST takes an `Idempotency-Key`: sent again within a day, it gives the stored answer and acts no second time. \
-Every POST is recorded with the name of the token and the reason given."""
+Every POST is recorded with the name of the token and the reason given.
+
+Every answer has `X-Request-Id`: the one that was sent, or a new one. A refusal is `application/problem+json` with \
+that number, a `type` that tells kinds of refusals apart, and in `errors` which value of the body (`pointer`) or the \
+query (`parameter`) does not fit. Answers of more than 1 kB are compressed for who accepts gzip."""
+
+_NUMBER = {
+    request_numbers.HEADER: {
+        "description": "the number of the request, which the log has too",
+        "schema": {"type": "string", "pattern": request_numbers.PATTERN},
+    }
+}
 
 _REFUSALS = {
     400: "Not as documented.",
     401: "No token, or one that does not hold.",
     403: "The scope of the token is too small.",
-    404: "No such subject, metric, file or instance.",
+    404: "No such subject, metric, file, instance or dataset.",
+    406: "The format that was asked for is not offered.",
     409: "Not possible as things stand now, or the same request is under way.",
     413: "The body is too large.",
     415: "The body is not JSON.",
@@ -54,7 +70,7 @@ def openapi_document(routes: Iterable[AnyRoute]) -> Json:
                 "token": {
                     "type": "http",
                     "scheme": "bearer",
-                    "description": "Made with `disarray token create NAME --scope read|operate|admin`.",
+                    "description": "Made with `disarray token create NAME --scope produce|read|operate|admin`.",
                 }
             },
         },
@@ -71,12 +87,14 @@ def _operation(route: AnyRoute, components: dict[str, Json], problem: Json) -> J
                 "description": (route.answers.__doc__ or "").partition("\n")[0]
                 if route.media_type == JSON
                 else route.summary,
+                "headers": dict(_NUMBER),
                 "content": {
                     route.media_type: {
-                        "schema": schema_of(route.answers, components)
-                        if route.media_type == JSON
-                        else {"type": "string"}
+                        "schema": schema_of(route.answers, components),
+                        "example": example_of(route.answers),
                     }
+                    if is_dataclass(route.answers)
+                    else {"schema": schema_of(route.answers, components)}
                 },
             }
         },
@@ -85,30 +103,55 @@ def _operation(route: AnyRoute, components: dict[str, Json], problem: Json) -> J
         operation["security"] = [{"token": []}]
         operation["x-scope"] = route.scope.value
     if route.method == "POST":
-        operation["parameters"] = [_key_parameter()]
+        bodies = (
+            {JSON: (route.asks, example_of(route.asks))} if route.body is None else route.body.media_types
+        )
+        operation["parameters"] = [*_path_parameters(route), _key_parameter()]
         operation["requestBody"] = {
             "required": True,
-            "content": {JSON: {"schema": schema_of(route.asks, components)}},
+            "content": {
+                kind: {"schema": schema_of(body, components), "example": example}
+                for kind, (body, example) in bodies.items()
+            },
         }
-        operation["responses"]["200"]["headers"] = {
+        operation["responses"]["200"]["headers"] |= {
             idempotency.REPLAYED: {
                 "description": "true where the answer is that of an earlier request",
                 "schema": {"type": "string"},
             }
         }
     elif route.asks is not Nothing:
-        operation["parameters"] = parameters_of(route.asks, components)
+        operation["parameters"] = parameters_of(route.asks, components, path=route.path)
+    if route.queued is not None:
+        done = operation["responses"]["200"]
+        place = {"description": "where to look for what is done later", "schema": {"type": "string"}}
+        operation["responses"]["202"] = {**done, "headers": {**done["headers"], "Location": place}}
+        operation["responses"]["200"] = {**done, "description": "Nothing is left to be done."}
+    elif any(member.name == "next" for member in _members(route)):
+        operation["responses"]["200"]["headers"] |= {
+            "Link": {"description": "the next page, where there is one", "schema": {"type": "string"}}
+        }
     for status in sorted(_refusals(route)):
         operation["responses"][str(status)] = {
             "description": _REFUSALS[status],
-            "content": {problems.MEDIA_TYPE: {"schema": problem}},
+            "content": {problems.MEDIA_TYPE: _refused(problem, status)},
+            "headers": _NUMBER,
         }
     assert all(HTTPStatus(int(status)) for status in operation["responses"])
     return operation
 
 
+def _refused(problem: Json, status: int) -> Json:
+    example = example_of(problems.ProblemDocument)
+    return {"schema": problem, "example": example} if status == example["status"] else {"schema": problem}
+
+
+def _members(route: AnyRoute) -> tuple[Member, ...]:
+    return members_of(route.answers) if is_dataclass(route.answers) else ()
+
+
 def _refusals(route: AnyRoute) -> set[int]:
-    refusals = {400, 413, 500, 503, *route.refusals}
+    refusals = {400, 406, 413, 500, 503, *route.refusals}
     if route.scope is not None:
         refusals |= {401, 403}
     if route.method == "POST":
@@ -116,6 +159,13 @@ def _refusals(route: AnyRoute) -> set[int]:
     elif route.asks is not Nothing:
         refusals.add(422)
     return refusals
+
+
+def _path_parameters(route: AnyRoute) -> list[Json]:
+    return [
+        {"name": name, "in": "path", "required": True, "description": "", "schema": {"type": "string"}}
+        for name in re.findall(r"\{(\w+)\}", route.path)
+    ]
 
 
 def _key_parameter() -> Json:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
 from enum import Enum
@@ -12,7 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 from disarray.errors import InvalidRequestError
 from disarray.model.documents import public_name
-from disarray.web.problems import Problem
+from disarray.model.strict_json import read_strict
+from disarray.web.problems import Misfit, Problem
 from disarray.web.schema import About, members_of, undecorated, without_none
 
 if TYPE_CHECKING:
@@ -29,8 +28,11 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 
 
+Place = tuple[str | int, ...]  # the way to a value: names and, in lists, numbers
+
+
 class _MisfitError(Exception):
-    def __init__(self, place: str, expected: str) -> None:
+    def __init__(self, place: Place, expected: str) -> None:
         super().__init__(place, expected)
         self.place = place
         self.expected = expected
@@ -38,58 +40,72 @@ class _MisfitError(Exception):
 
 def read_query(kind: type[Asked], given: Sequence[tuple[str, str]]) -> Asked:
     """The query parameters of a request as the dataclass that its route declares."""
-    twice = sorted(name for name, times in Counter(name for name, _ in given).items() if times > 1)
-    if twice:
-        raise _refusal(f"{twice[0]} is given twice")
-    return _refusing(kind, dict(given), from_text=True)
+    lists = {member.name for member in members_of(kind) if _is_list(member.type)}
+    document: dict[str, Any] = {}
+    for name, value in given:
+        if name in lists:
+            document.setdefault(name, []).append(value)
+        elif name in document:
+            raise _refusal(f"{name} is given twice")
+        else:
+            document[name] = value
+    return _refusing(kind, document, from_text=True)
+
+
+def _is_list(hint: Any) -> bool:
+    plain, _ = undecorated(without_none(hint)[0])
+    return get_origin(plain) is list
 
 
 def read_body(kind: type[Asked], body: bytes) -> Asked:
     """The JSON body of a request as the dataclass that its route declares."""
     try:
-        document = json.loads(
-            body.decode("utf-8"), parse_constant=_refuse_constant, object_pairs_hook=_unambiguous
-        )
+        document = read_strict(body.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise _refusal(f"the body is not JSON ({error})") from None
     return _refusing(kind, document, from_text=False)
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
-
-
-def _unambiguous(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a name is given twice")
-    return found
-
-
-def _refusal(what: str) -> Problem:
-    return Problem(400, "not as documented", f"{what}. Nothing was done. See /api/v1/openapi.json.")
+def _refusal(what: str, *misfits: Misfit) -> Problem:
+    detail = f"{what}. Nothing was done. See /api/v1/openapi.json."
+    return Problem(400, "not as documented", detail, misfits=misfits)
 
 
 def _refusing(kind: type[Asked], document: Any, *, from_text: bool) -> Asked:
     try:
-        read: Asked = _read_members(kind, document, place="", from_text=from_text)
+        read: Asked = _read_members(kind, document, place=(), from_text=from_text)
     except _MisfitError as misfit:
-        raise _refusal(f"{misfit.place or 'the request'}: expected {misfit.expected}") from None
+        expected = f"expected {misfit.expected}"
+        where = (
+            Misfit(parameter=str(misfit.place[0]), detail=expected)
+            if from_text
+            else Misfit(pointer=_pointer(misfit.place), detail=expected)
+        )
+        raise _refusal(f"{_spelled(misfit.place) or 'the request'}: {expected}", where) from None
     return read
 
 
-def _read_members(kind: type[Any], document: Any, *, place: str, from_text: bool) -> Any:
+def _spelled(place: Place) -> str:
+    """A place as a person writes it: `source_uris[3]`."""
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in place).removeprefix(".")
+
+
+def _pointer(place: Place) -> str:
+    return "#" + "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in place)
+
+
+def _read_members(kind: type[Any], document: Any, *, place: Place, from_text: bool) -> Any:
     if not isinstance(document, dict):
         raise _MisfitError(place, "an object")
     members = {member.name: member for member in members_of(kind)}
     for name in document:
         if name not in members:
             raise _MisfitError(
-                f"{place}{name[:100]}", f"no such name; there are {', '.join(members) or 'none'}"
+                (*place, name[:100]), f"no such name; there are {', '.join(members) or 'none'}"
             )
     values = {}
     for field_name, member in zip(kind.__dataclass_fields__, members.values(), strict=True):
-        inside = f"{place}{member.name}"
+        inside = (*place, member.name)
         if member.name in document:
             values[field_name] = _read(member.type, document[member.name], member.about, inside, from_text)
         elif member.is_required:
@@ -98,27 +114,26 @@ def _read_members(kind: type[Any], document: Any, *, place: str, from_text: bool
     return kind(**values)
 
 
-def _read(hint: Any, value: Any, about: About, place: str, from_text: bool) -> Any:
+def _read(hint: Any, value: Any, about: About, place: Place, from_text: bool) -> Any:
     plain, is_nullable = without_none(hint)
     plain, inner = undecorated(plain)
     about = about if inner == About() else inner
     if value is None and is_nullable and not from_text:
         return None
     if isinstance(plain, type) and is_dataclass(plain):
-        return _read_members(plain, value, place=f"{place}.", from_text=from_text)
+        return _read_members(plain, value, place=place, from_text=from_text)
     if get_origin(plain) is list:
         if not isinstance(value, list):
             raise _MisfitError(place, "a list")
         item, item_about = undecorated(get_args(plain)[0])
         _check_size(len(value), about, place, "entries")
         return [
-            _read(item, each, item_about, f"{place}[{number}]", from_text)
-            for number, each in enumerate(value)
+            _read(item, each, item_about, (*place, number), from_text) for number, each in enumerate(value)
         ]
     return _read_simple(plain, value, about, place, from_text)
 
 
-def _read_simple(plain: Any, value: Any, about: About, place: str, from_text: bool) -> Any:
+def _read_simple(plain: Any, value: Any, about: About, place: Place, from_text: bool) -> Any:
     if plain is int:
         return _read_integer(value, about, place, from_text)
     if plain is bool:
@@ -141,7 +156,7 @@ def _read_simple(plain: Any, value: Any, about: About, place: str, from_text: bo
     raise TypeError(f"{plain!r} cannot be read from a request")
 
 
-def _read_integer(value: Any, about: About, place: str, from_text: bool) -> int:
+def _read_integer(value: Any, about: About, place: Place, from_text: bool) -> int:
     if from_text:
         if not _INTEGER.fullmatch(value):
             raise _MisfitError(place, "a whole number")
@@ -157,7 +172,7 @@ def _read_integer(value: Any, about: About, place: str, from_text: bool) -> int:
     return value
 
 
-def _read_text(value: str, about: About, place: str) -> str:
+def _read_text(value: str, about: About, place: Place) -> str:
     _check_size(len(value), about, place, "characters")
     if about.pattern is not None and re.search(about.pattern.replace("$", r"\Z"), value) is None:
         raise _MisfitError(place, f"a text like {about.pattern}")
@@ -166,14 +181,14 @@ def _read_text(value: str, about: About, place: str) -> str:
     return value
 
 
-def _check_size(size: int, about: About, place: str, what: str) -> None:
+def _check_size(size: int, about: About, place: Place, what: str) -> None:
     if (about.min_length is not None and size < about.min_length) or (
         about.max_length is not None and size > about.max_length
     ):
         raise _MisfitError(place, f"{about.min_length or 0} to {about.max_length} {what}")
 
 
-def _read_instant(value: str, place: str, *, takes_date: bool) -> datetime:
+def _read_instant(value: str, place: Place, *, takes_date: bool) -> datetime:
     is_date = takes_date and _DATE.fullmatch(value) is not None
     try:
         if not is_date and not _INSTANT.fullmatch(value):
@@ -183,7 +198,7 @@ def _read_instant(value: str, place: str, *, takes_date: bool) -> datetime:
     except OverflowError:
         # The first hours of the year 1 and the last of the year 9999 can lie outside of them in UTC.
         raise InvalidRequestError(
-            f"{place}: {value} is not within the years 1 to 9999 in UTC. Nothing was done."
+            f"{_spelled(place)}: {value} is not within the years 1 to 9999 in UTC. Nothing was done."
         ) from None
     except ValueError:
         expected = "an instant such as 2026-10-02T08:00:00Z" + (" or 2026-10-02" if takes_date else "")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
-from disarray.model.api_token import Scope as Scope  # noqa: TC001 (routes are declared with it)
+from disarray.model.api_token import Scope as Scope
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from types import TracebackType
 
     from disarray.control.connections import Connection, Pool
@@ -48,9 +48,10 @@ class Sources:
 class Call:
     """One request at work: who asks, and a connection once it is needed."""
 
-    def __init__(self, sources: Sources, *, who: str = "") -> None:
+    def __init__(self, sources: Sources) -> None:
         self.sources = sources
-        self.who = who
+        self.who = ""
+        self.scope = Scope.READ
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
@@ -67,9 +68,32 @@ class Call:
         return self._stack.enter_context(self.sources.pool.connection(timeout=CONNECT_SECONDS))
 
 
+def on_connection(view: Callable[..., Answered]) -> Callable[[Call, Any], Answered]:
+    """A handler that asks a view of `queries`: what the route takes has the names of the view's arguments."""
+
+    @wraps(view)
+    def handle(call: Call, asked: Any) -> Answered:
+        return view(call.connection, **vars(asked))
+
+    return handle
+
+
 @dataclass(frozen=True)
 class Nothing:
     """A request without parameters."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Body(Generic[Asked]):
+    """A body that is no JSON object of what the route asks.
+
+    `media_types` has for each what it holds and an example; `read` gets the parameters of the path, the media type and
+    the bytes.
+    """
+
+    media_types: Mapping[str, tuple[Any, Any]]
+    most_bytes: int
+    read: Callable[[Mapping[str, str], str, bytes], Asked]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +111,10 @@ class Route(Generic[Asked, Answered]):
     answers: type[Answered]
     handle: Callable[[Call, Asked], Answered]
     media_type: str = JSON
+    body: Body[Asked] | None = None  # None: a JSON object
     refusals: tuple[int, ...] = ()
+    # Of a POST whose work is done later: the items that its answer names. Told as 202 with where to look.
+    queued: Callable[[Any], Iterable[int | None]] | None = None
     # Answered in the event loop: also while every thread is busy.
     is_instant: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -148,8 +148,8 @@ def _member_schema(member: Member, components: dict[str, Json]) -> Json:
     return schema
 
 
-def parameters_of(kind: type[Any], components: dict[str, Json]) -> list[Json]:
-    """The fields of a dataclass as query parameters: one that may be None may be left out."""
+def parameters_of(kind: type[Any], components: dict[str, Json], *, path: str) -> list[Json]:
+    """The fields of a dataclass as parameters of a path or its query: one that may be None may be left out."""
     parameters = []
     for member in members_of(kind):
         plain, _ = without_none(member.type)
@@ -164,7 +164,7 @@ def parameters_of(kind: type[Any], components: dict[str, Json]) -> list[Json]:
         parameters.append(
             {
                 "name": member.name,
-                "in": "query",
+                "in": "path" if f"{{{member.name}}}" in path else "query",
                 "description": text,
                 "required": member.is_required,
                 "schema": schema,

@@ -1,15 +1,15 @@
-"""What housekeeping was told, as values."""
+"""The `[housekeeping]` settings as values."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from disarray.errors import ConfigError
-from disarray.model.duration import parse_duration
+from disarray.config import default_config
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from disarray.config import Config
 
 
@@ -17,41 +17,30 @@ if TYPE_CHECKING:
 class HousekeepingSettings:
     """What is cold, what is small, and how long things are kept that nothing needs."""
 
-    cold_after: timedelta = timedelta(hours=1)
-    compact_fragments: int = 8
-    compact_readings: int = 20_000
-    vacuum_after: timedelta = timedelta(days=1)
-    keep_history: timedelta = timedelta(days=90)
-    keep_commits: timedelta = timedelta(days=30)
-    keep_events: timedelta = timedelta(days=365)
+    cold_after: timedelta
+    compact_fragments: int
+    compact_readings: int
+    vacuum_after: timedelta
+    keep_history: timedelta
+    keep_commits: timedelta
+    keep_events: timedelta
+    keep_inbox: timedelta
+    keep_landing: timedelta | None  # of deliveries that nothing needs; None: for ever
 
 
 def housekeeping_settings(config: Config) -> HousekeepingSettings:
     """The `[housekeeping]` settings of a configuration."""
     return HousekeepingSettings(
-        cold_after=_length(config, "housekeeping.cold_after"),
-        compact_fragments=_number(config, "housekeeping.compact_fragments", at_least=2),
-        compact_readings=_number(config, "housekeeping.compact_readings", at_least=1),
-        vacuum_after=_length(config, "housekeeping.vacuum_after", at_least=timedelta(hours=1)),
-        keep_history=_length(config, "housekeeping.keep_history", at_least=timedelta(days=1)),
-        keep_commits=_length(config, "housekeeping.keep_commits", at_least=timedelta(days=1)),
-        keep_events=_length(config, "housekeeping.keep_events", at_least=timedelta(days=31)),
+        cold_after=config.length("housekeeping.cold_after"),
+        compact_fragments=config.number("housekeeping.compact_fragments"),
+        compact_readings=config.number("housekeeping.compact_readings"),
+        vacuum_after=config.length("housekeeping.vacuum_after"),
+        keep_history=config.length("housekeeping.keep_history"),
+        keep_commits=config.length("housekeeping.keep_commits"),
+        keep_events=config.length("housekeeping.keep_events"),
+        keep_inbox=config.length("housekeeping.keep_inbox"),
+        keep_landing=config.length("landing.keep") if config.is_set("landing.keep") else None,
     )
 
 
-def _length(config: Config, name: str, *, at_least: timedelta = timedelta(0)) -> timedelta:
-    length = timedelta(microseconds=parse_duration(config.text(name)))
-    if length < at_least:
-        raise ConfigError(
-            f"{name} is {config.text(name)!r}; it must be {at_least} at least. Nothing was changed."
-        )
-    return length
-
-
-def _number(config: Config, name: str, *, at_least: int) -> int:
-    text = config.text(name)
-    if not text.isascii() or not text.isdigit() or not at_least <= int(text) <= 1_000_000_000:
-        raise ConfigError(
-            f"{name} {text!r} must be a whole number of at least {at_least}, in quotes. Nothing was changed."
-        )
-    return int(text)
+DEFAULTS = housekeeping_settings(default_config())

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control.commits import MAX_SHIFT_ROWS
-from disarray.worker.housekeeping_settings import HousekeepingSettings
+from disarray.sources.inbox import Inbox, InboxSettings
+from disarray.worker.housekeeping_settings import DEFAULTS, HousekeepingSettings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from disarray.control.queue import Holder
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
+    from disarray.sources.landing import Landing
     from disarray.store.lake import Lake
 
 
@@ -30,4 +32,20 @@ class Workplace:
     subject_patterns: tuple[str, ...] = ("*",)
     former_patterns: tuple[str, ...] = ()  # of the former life under this name
     max_shift_rows: int = MAX_SHIFT_ROWS  # a larger shift of bases becomes an item of its own
-    housekeeping: HousekeepingSettings = field(default_factory=HousekeepingSettings)
+    landing: Landing | None = None  # where sources deliver; None: there are none
+    inbox_settings: InboxSettings = field(default_factory=InboxSettings)
+    housekeeping: HousekeepingSettings = DEFAULTS
+
+    @property
+    def inbox(self) -> Inbox | None:
+        """Where events of its datasets wait; None where none of them takes any."""
+        if self.landing is None:
+            return None
+        inbox = Inbox(
+            pool=self.pool,
+            landing=self.landing,
+            datasets=tuple(self.datasets.values()),
+            holder=self.holder,
+            settings=self.inbox_settings,
+        )
+        return inbox if inbox.served else None

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import Flags, database_dsn
 from disarray.cli.support.loglines import JsonLogs, LogLevel, start_logging
+from disarray.cli.support.project import configuration, database_dsn
 from disarray.cli.support.signals import stop_on_signals
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from disarray.config import Config
 
 log = logging.getLogger("disarray.agent")
-
-STATE_FILE = Path("agent", "state.sqlite")
 
 
 def agent(
@@ -36,29 +34,35 @@ def agent(
     broker: Annotated[
         str | None, typer.Option(help="amqp://user:password@host:5672/%2F; else straight to the database.")
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=65_535, help="Tell figures at /metrics and /health of this port; 0: a free one."
+        ),
+    ] = None,
     log_level: LogLevel = "info",
     json_logs: JsonLogs = False,
 ) -> None:
     """Watch the roots of all datasets and announce new and changed files."""
     from disarray.agent.agent import Agent as Watcher
-    from disarray.agent.settings import agent_settings
-    from disarray.agent.state import StateFile
-    from disarray.config import load
+    from disarray.agent.settings import agent_settings, monitoring_address
+    from disarray.agent.state import STATE_FILE, StateFile
     from disarray.formats.loader import load_datasets
 
-    flags = context.find_object(Flags)
-    given = {**(flags.given if flags else {}), "--broker": broker}
-    config = load(config_file.absolute().parent, flags=given, file=config_file.absolute())
+    config = configuration(
+        context, {"--broker": broker, "--metrics-port": metrics_port}, file=config_file.absolute()
+    )
     datasets = load_datasets(config_file)
     settings = agent_settings(config)
+    address = monitoring_address(config)
     start_logging(log_level, as_json=json_logs)
     with ExitStack() as stack:
         state = StateFile(config.state_dir / STATE_FILE)
         stack.callback(state.close)
         transport = _open_transport(config, stack)
-        watcher = Watcher(
-            datasets, settings, state=state, transport=transport, clock_us=lambda: time.time_ns() // 1_000
-        )
+        watcher = Watcher(datasets, settings, state=state, transport=transport, clock_us=_clock_us)
+        if address is not None and not once:
+            _tell_figures(watcher, address, stack)
         stop = stop_on_signals()
         if once:
             roots = watcher.drain(stop=stop)
@@ -84,6 +88,19 @@ def _open_transport(config: Config, stack: ExitStack) -> Transport:
     pool = open_pool(database_dsn(config), application_name="disarray agent", max_size=1)
     stack.callback(pool.close)
     return DirectTransport(pool)
+
+
+def _tell_figures(watcher: Agent, address: tuple[str, int], stack: ExitStack) -> None:
+    from disarray.agent.monitoring import MonitoringServer
+
+    host, port = address
+    server = MonitoringServer(host, port, figures=lambda: watcher.figures, clock_us=_clock_us)
+    stack.callback(server.stop)
+    server.start()
+
+
+def _clock_us() -> int:
+    return time.time_ns() // 1_000
 
 
 def _summarize(watcher: Agent) -> None:

@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration, database_dsn
 from disarray.cli.support.loglines import JsonLogs, LogLevel, start_logging
+from disarray.cli.support.options import Port
+from disarray.cli.support.project import configuration, database_dsn
 from disarray.cli.support.signals import SIGNAL_SECONDS, stop_on_signals
 
 
@@ -17,9 +18,7 @@ def api(
     host: Annotated[
         str | None, typer.Option(help="Where to listen; 127.0.0.1 if not given. Elsewhere tokens are needed.")
     ] = None,
-    port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="8321 if not given; 0: a free one.")
-    ] = None,
+    port: Port = None,
     require_token: Annotated[
         bool,
         typer.Option(
@@ -36,7 +35,7 @@ def api(
 
     start_logging(log_level, as_json=json_logs)
     stop = stop_on_signals()
-    config = configuration(context, {"--host": host, "--port": None if port is None else str(port)})
+    config = configuration(context, {"--host": host, "--port": port})
     dsn = database_dsn(config)
     with connections.connect(dsn, application_name="disarray api") as connection:
         migrations.prepare_schema(connection)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.rendering import AsJson, counted, print_json
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import configuration, control_session, extra_installed
+from disarray.cli.support.rendering import counted
 from disarray.cli.support.text_tables import Table, print_parts
-from disarray.errors import ConfigError, DisarrayError
+from disarray.errors import DisarrayError
 from disarray.model.duration import parse_duration
 
 if TYPE_CHECKING:
@@ -47,26 +48,22 @@ def audit(
 
     What is stored is held against itself here; `disarray verify` holds it against the files.
     """
-    try:
+    with extra_installed("worker", purpose="`audit`"):
         from disarray.store.audit.audit import AuditSettings, Outcome
-        from disarray.store.audit.audit import audit as look
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`audit` reads the lake and needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
-    from disarray.store.lake import Lake
+        from disarray.store.audit.audit import audit as audit_all
+        from disarray.store.lake import Lake
 
     config = configuration(context)
     settings = AuditSettings(
         patience=_length(patience),
         since=_length(since),
         # What housekeeping leaves alone, and two of its hourly turns.
-        orphans_after=_length(config.text("housekeeping.vacuum_after")) + _length("2 h"),
+        orphans_after=config.length("housekeeping.vacuum_after") + timedelta(hours=2),
         is_deep=deep,
         datasets=_datasets(config),
     )
-    with control_session(config) as connection:
-        verdicts = look(connection, Lake(config.lake_root), settings)
+    with control_session(context) as connection:
+        verdicts = audit_all(connection, Lake(config.lake_root), settings)
     if as_json:
         print_json(as_document(verdicts))
     else:

@@ -1,12 +1,13 @@
-"""`disarray config`: what disarray was told, and by whom."""
+"""`disarray config`: every setting, and where its value came from."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from disarray.cli.support.context import configuration
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import configuration
+from disarray.cli.support.text_tables import Table, print_parts
 
 app = typer.Typer(no_args_is_help=True, help="Show the configuration.")
 
@@ -17,20 +18,11 @@ def _group() -> None:
 
 
 @app.command()
-def show(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
+def show(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Print every setting with its origin; passwords are hidden."""
     settings = configuration(context).settings
     if as_json:
-        import json
-
-        rows = [{"name": s.name, "value": s.shown, "origin": s.origin} for s in settings]
-        typer.echo(json.dumps(rows, indent=2))
-        return
-    shown = [(s.name, s.shown if s.shown is not None else "(none)", s.origin) for s in settings]
-    widths = [max(len(row[column]) for row in shown) for column in range(2)]
-    for name, value, origin in shown:
-        typer.echo(f"{name:<{widths[0]}}  {value:<{widths[1]}}  {origin}")
+        print_json([{"name": each.name, "value": each.shown, "origin": each.origin} for each in settings])
+    else:
+        rows = [[each.name, "(none)" if each.shown is None else each.shown, each.origin] for each in settings]
+        print_parts([Table(["", "", ""], rows)])

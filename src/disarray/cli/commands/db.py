@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from disarray.cli.support.context import configuration, database_dsn
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import APPLICATION_NAME, configuration, database_dsn
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 app = typer.Typer(no_args_is_help=True, help="Start, stop, find and migrate the database.")
-
-_OWN_SERVER = "A PostgreSQL of your own is configured ({origin}); disarray neither starts nor stops it."
 
 
 @app.command()
@@ -18,11 +21,9 @@ def start(context: typer.Context) -> None:
     """Start the embedded PostgreSQL, or find it running."""
     from disarray import embedded
 
-    config = configuration(context)
-    if config.dsn is not None:
-        typer.echo(_OWN_SERVER.format(origin=config.origin("database.dsn")))
+    if (state_dir := _embedded_state(context)) is None:
         return
-    server = embedded.start(config.state_dir)
+    server = embedded.start(state_dir)
     typer.echo(f"PostgreSQL {server.version} is running (pid {server.pid}), data in {server.data_dir}")
 
 
@@ -31,12 +32,20 @@ def stop(context: typer.Context) -> None:
     """Stop the embedded PostgreSQL; committed data stays."""
     from disarray import embedded
 
-    config = configuration(context)
-    if config.dsn is not None:
-        typer.echo(_OWN_SERVER.format(origin=config.origin("database.dsn")))
+    if (state_dir := _embedded_state(context)) is None:
         return
-    stopped = embedded.stop(config.state_dir)
+    stopped = embedded.stop(state_dir)
     typer.echo("PostgreSQL is stopped" if stopped else "PostgreSQL was not running")
+
+
+def _embedded_state(context: typer.Context) -> Path | None:
+    """The state folder of the embedded server; None, and a sentence, where another server is configured."""
+    config = configuration(context)
+    if config.dsn is None:
+        return config.state_dir
+    origin = config.origin("database.dsn")
+    typer.echo(f"A PostgreSQL of your own is configured ({origin}); disarray neither starts nor stops it.")
+    return None
 
 
 @app.command()
@@ -61,18 +70,13 @@ def migrate(context: typer.Context) -> None:
 
 
 @app.command()
-def status(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
+def status(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Show the server and the version of its schema; nothing is started or changed."""
     from disarray.control import connections, migrations
     from disarray.queries.project import running_dsn
 
-    with connections.connect(
-        running_dsn(configuration(context)), application_name="disarray cli"
-    ) as connection:
+    dsn = running_dsn(configuration(context))
+    with connections.connect(dsn, application_name=APPLICATION_NAME) as connection:
         server = connection.info.parameter_status("server_version") or "unknown"
         schema = migrations.read_schema(connection)
     applied = schema.migrations
@@ -83,9 +87,7 @@ def status(
     ]
     unknown = sorted(done - {migration.version for migration in known})
     if as_json:
-        import json
-
-        told = {
+        document = {
             "server_version": server,
             "known_version": known[-1].version,
             "applied_version": max(done, default=None),
@@ -93,7 +95,7 @@ def status(
             "unknown": unknown,
             "functions_of_another_program": bool(applied) and schema.has_other_functions,
         }
-        typer.echo(json.dumps(told, indent=2))
+        print_json(document)
         return
     typer.echo(f"server   PostgreSQL {server}")
     typer.echo(f"schema   version {max(done)}" if done else "schema   none")

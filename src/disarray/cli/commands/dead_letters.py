@@ -7,25 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session, decision
-from disarray.cli.support.rendering import (
-    BY_HAND,
-    AsJson,
-    By,
-    DryRun,
-    Limit,
-    Reason,
-    counted,
-    known_uri,
-    parse_length,
-    print_json,
-    shown_moment,
-    tell_dry_run,
-    tell_more,
-    use_zone,
-)
-from disarray.cli.support.text_tables import Table, print_parts
+from disarray.cli.support.options import BY_HAND, After, AsJson, By, DryRun, Limit, OfSubject, Reason
+from disarray.cli.support.printing import Columns, print_decision, print_list
+from disarray.cli.support.project import control_session, decision, known_uri
+from disarray.cli.support.rendering import counted, parse_length, use_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +22,6 @@ app = typer.Typer(
 )
 
 Files = Annotated[list[str] | None, typer.Argument(help="Paths or uris.")]
-OfSubject = Annotated[str | None, typer.Option("--subject", help="Only of this one.")]
 # What the database takes in one decision; it holds their rows until all is done.
 MOST_AT_ONCE = 10_000
 SHOWN_ERROR = 200
@@ -45,32 +29,30 @@ SHOWN_ERROR = 200
 
 @app.command("list")
 def list_given_up(
-    context: typer.Context, *, subject: OfSubject = None, limit: Limit = 100, as_json: AsJson = False
+    context: typer.Context,
+    *,
+    subject: OfSubject = None,
+    limit: Limit = 100,
+    after: After = None,
+    as_json: AsJson = False,
 ) -> None:
     """List what was given up, oldest first, with the error of the last attempt."""
     from disarray.queries.dead_letters import list_dead_letters
 
     use_zone(context)
-    with control_session(configuration(context)) as connection:
-        found = list_dead_letters(connection, subject_key=subject, limit=limit)
-    if as_json:
-        print_json(found.dead_letters)
-    elif found.dead_letters:
-        rows = [
-            [
-                shown_moment(dead.failed_at),
-                dead.subject_key,
-                dead.reason,
-                str(dead.attempts),
-                dead.source_uri,
-                (dead.last_error or "-")[:SHOWN_ERROR],
-            ]
-            for dead in found.dead_letters
-        ]
-        print_parts([Table(["since", "subject", "asked for", "attempts", "file", "error"], rows)])
-    else:
-        typer.echo("No dead letters.")
-    tell_more(found.more, limit)
+    with control_session(context) as connection:
+        found = list_dead_letters(connection, subject_key=subject, limit=limit, after=after)
+    columns: Columns = {
+        "since": "failed_at",
+        "subject": "subject_key",
+        "asked for": "reason",
+        "attempts": "attempts",
+        "file": "source_uri",
+        "error": lambda dead: dead.last_error and dead.last_error[:SHOWN_ERROR],
+    }
+    print_list(
+        found.dead_letters, columns, as_json=as_json, otherwise="No dead letters.", following=found.next
+    )
 
 
 @app.command()
@@ -90,22 +72,18 @@ def retry(
 
     if bool(files) == every:
         raise typer.BadParameter("name the files, or say --all")
-    with control_session(configuration(context)) as connection:
-        uris = _named(connection, files) if files else _all_of(connection, subject)
-        queued: dict[str, int | None] = dict.fromkeys(uris)
-        if uris:
-            with decision(connection, dry_run=dry_run):
-                items = retry_dead_letters(connection, uris, reason=reason, by=by)
-            queued |= {} if dry_run else items
-    if as_json:
-        print_json({"queued": queued, "dry_run": dry_run})
-        return
-    for uri in uris:
-        typer.echo(f"{uri} is queued again")
-    typer.echo(
-        f"{counted(len(uris), 'file')} queued again; a worker takes them next. Or run: disarray ingest"
+    with decision(context, dry_run=dry_run) as connection:
+        uris = _chosen(connection, files, subject)
+        items = retry_dead_letters(connection, uris, reason=reason, by=by) if uris else {}
+    print_decision(
+        {"queued": dict.fromkeys(uris) | ({} if dry_run else items)},
+        [
+            *(f"{uri} is queued again" for uri in uris),
+            f"{counted(len(uris), 'file')} queued again; a worker takes them next. Or run: disarray ingest",
+        ],
+        dry_run=dry_run,
+        as_json=as_json,
     )
-    tell_dry_run(dry_run)
 
 
 @app.command()
@@ -127,29 +105,28 @@ def discard(
 
     if bool(files) == (older_than is not None):
         raise typer.BadParameter("name the files, or say --older-than")
-    with control_session(configuration(context)) as connection:
-        uris = _named(connection, files) if files else _all_of(connection, subject, older_than)
+    with decision(context, dry_run=dry_run) as connection:
+        uris = _chosen(connection, files, subject, older_than)
         if uris:
-            with decision(connection, dry_run=dry_run):
-                discard_dead_letters(connection, uris, reason=reason, by=by)
-    if as_json:
-        print_json({"discarded": uris, "dry_run": dry_run})
-        return
-    for uri in uris:
-        typer.echo(f"{uri} is discarded")
-    typer.echo(f"{counted(len(uris), 'dead letter')} discarded.")
-    tell_dry_run(dry_run)
+            discard_dead_letters(connection, uris, reason=reason, by=by)
+    print_decision(
+        {"discarded": uris},
+        [*(f"{uri} is discarded" for uri in uris), f"{counted(len(uris), 'dead letter')} discarded."],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
 
 
-def _named(connection: Connection, files: Sequence[str]) -> list[str]:
-    return list(dict.fromkeys(known_uri(connection, file)[0] for file in files))
-
-
-def _all_of(connection: Connection, subject: str | None, older_than: str | None = None) -> list[str]:
+def _chosen(
+    connection: Connection, files: Sequence[str] | None, subject: str | None, older_than: str | None = None
+) -> list[str]:
+    """The uris of the files that are named, else of all dead letters that the flags select."""
     from disarray.control.dead_letters import list_dead_letters
     from disarray.control.status import current_us
     from disarray.model.segments import datetime_of
 
+    if files:
+        return list(dict.fromkeys(known_uri(connection, file) for file in files))
     before = None
     if older_than is not None:
         before = datetime_of(current_us(connection)) - timedelta(microseconds=parse_length(older_than))

@@ -7,13 +7,16 @@ import os
 import re
 import shutil
 import subprocess
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from disarray.cli.support.context import configuration
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import configuration
+from disarray.cli.support.text_tables import Table, print_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,24 +47,20 @@ class Check:
     found: str
     fix: str | None = None
 
+    def rows(self) -> Iterator[list[str]]:
+        """The line, and below it what mends it."""
+        yield [self.verdict, self.name, self.found]
+        if self.fix:
+            yield ["", "", f"fix: {self.fix}"]
 
-def doctor(
-    context: typer.Context,
-    *,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
-) -> None:
+
+def doctor(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Check Java, Spark, PostgreSQL, disk and clocks. Each failing line names its fix."""
     checks = list(examine(configuration(context)))
     if as_json:
-        import json
-
-        typer.echo(json.dumps([asdict(check) for check in checks], indent=2))
+        print_json(checks)
     else:
-        width = max(len(check.name) for check in checks)
-        for check in checks:
-            typer.echo(f"{check.verdict:<6}  {check.name:<{width}}  {check.found}")
-            if check.fix:
-                typer.echo(f"{'':<6}  {'':<{width}}  fix: {check.fix}")
+        print_parts([Table(["", "", ""], [row for check in checks for row in check.rows()])])
     if any(check.verdict is Verdict.FAILED for check in checks):
         raise typer.Exit(1)
 
@@ -85,15 +84,15 @@ def check_java(environment: Mapping[str, str]) -> Check:
     try:
         if program is None:
             raise FileNotFoundError
-        told = subprocess.run(
+        answer = subprocess.run(
             [program, "-version"], capture_output=True, text=True, timeout=30, check=False
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return Check("java", Verdict.FAILED, f"no Java that runs{f' in {home}' if home else ''}", fix)
     # Up to Java 8 the version was written 1.8.0.
-    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', told)
+    match = re.search(r'version "(?:1\.)?(\d+)[^"]*"', answer)
     if match is None:
-        return Check("java", Verdict.FAILED, f"{program} does not tell its version", fix)
+        return Check("java", Verdict.FAILED, f"{program} does not print its version", fix)
     found = f"{match[0].removeprefix('version ')} at {program}".replace('"', "")
     if int(match[1]) < OLDEST_JAVA:
         return Check("java", Verdict.FAILED, f"{found} is older than {OLDEST_JAVA}", fix)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from disarray.cli.support.options import AsJson, At, InDataset, InZone, OfChannel
+from disarray.cli.support.printing import print_json
 from disarray.cli.support.project import open_project
 from disarray.cli.support.rendering import (
-    AsJson,
-    InDataset,
-    InZone,
-    OfChannel,
     counted,
-    json_instant,
     parse_instant,
-    print_json,
     shown_instant,
     shown_moment,
     shown_number,
@@ -37,9 +33,7 @@ def explain(
     subject: str,
     metric: str,
     *,
-    at: Annotated[
-        str | None, typer.Option(help="An ISO time, in UTC if it names no zone; now if not given.")
-    ] = None,
+    at: At = None,
     channel: OfChannel = None,
     dataset: InDataset = None,
     zone: InZone = None,
@@ -47,63 +41,39 @@ def explain(
 ) -> None:
     """Tell where a value comes from: its segment, the files in it, those before it, and what restated it."""
     use_zone(context, zone)
-    at_us = None if at is None else parse_instant(at)
+    at_us = parse_instant(at)
     with open_project(context) as project:
-        from disarray.queries.explanations import explain as explain_value
-        from disarray.queries.names import find_metric, find_subjects
+        from disarray.queries.explain import query_explanation
 
-        subjects = find_subjects(project.connection, project.datasets, subject_key=subject, dataset=dataset)
-        found, chosen = find_metric(subjects, metric)
-        told = explain_value(
+        answer = query_explanation(
             project.connection,
             project.lake,
-            dataset=found.dataset,
+            project.datasets,
             subject_key=subject,
-            metric=chosen,
-            channel=channel,
+            metric=metric,
             at_us=at_us,
+            channel=channel,
+            dataset=dataset,
         )
     if as_json:
-        print_json(
-            {
-                "dataset": found.dataset.name,
-                "subject_key": subject,
-                "metric": chosen.name,
-                "unit": chosen.unit,
-                "explanations": [_document(each) for each in told],
-            }
-        )
+        print_json(answer.document)
         return
-    if not told:
-        typer.echo(
-            f"{subject} has no reading at or before {at}; its first is at {shown_instant(found.first_us)}."
-        )
-    for each in told:
-        print_parts(_lines(subject, chosen, each))
+    if not answer.explanations:
+        first = shown_instant(answer.subject.first_us)
+        typer.echo(f"{subject} has no reading at or before {at}; its first is at {first}.")
+    for each in answer.explanations:
+        print_parts(_lines(subject, answer.metric, each))
 
 
-def _document(told: Explanation) -> dict[str, Any]:
-    return {
-        "channel": told.value.channel,
-        "value": told.value.number,
-        "reading_at": json_instant(told.value.reading_us),
-        "final": told.value.is_final,
-        "base": told.base,
-        "local": told.local,
-        "segment": told.segment,
-        "restatements": list(told.restatements),
-    }
-
-
-def _lines(subject: str, metric: Metric, told: Explanation) -> Iterator[Table | str]:
-    value, segment = told.value, told.segment
+def _lines(subject: str, metric: Metric, explained: Explanation) -> Iterator[Table | str]:
+    value, segment = explained.value, explained.segment
     name = f"{subject}/{value.channel}" if value.channel else subject
     yield (
         f"{name} {metric.name} is {shown_number(value.number, metric.unit)} as of its reading at "
         f"{shown_instant(value.reading_us)}, {'final' if value.is_final else 'stale'}:"
     )
-    before = "reset in the segment" if told.base is None else f"base {shown_number(told.base)}"
-    yield f"  {before}, {shown_number(told.local)} within the segment"
+    before = "reset in the segment" if explained.base is None else f"base {shown_number(explained.base)}"
+    yield f"  {before}, {shown_number(explained.local)} within the segment"
     made = segment["run"]
     by = f" by {made['instance_name']} at {_second(made['committed_at'])}" if made else ""
     yield (
@@ -114,7 +84,7 @@ def _lines(subject: str, metric: Metric, told: Explanation) -> Iterator[Table | 
     if segment["sealed_at"] is not None:
         yield f"  its readings were dropped at {_second(segment['sealed_at'])}; the numbers stay"
     yield from _files(segment)
-    yield from _restated(told)
+    yield from _restated(explained)
 
 
 def _files(segment: dict[str, Any]) -> Iterator[Table | str]:
@@ -144,10 +114,10 @@ def _files(segment: dict[str, Any]) -> Iterator[Table | str]:
         yield Table(["changed", "readings", "file before the segment"], rows)
 
 
-def _restated(told: Explanation) -> Iterator[str]:
-    if not told.restatements:
+def _restated(explained: Explanation) -> Iterator[str]:
+    if not explained.restatements:
         yield "never restated"
-    for noted in told.restatements:
+    for noted in explained.restatements:
         change = describe_spans([ledger_span(noted)], verb="became")
         yield f"restated {shown_moment(noted.restated_at)}: {change}, because of {noted.causes}"
 

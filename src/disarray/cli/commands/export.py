@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from disarray.cli.support.options import AsJson, InDataset, OfSubject
+from disarray.cli.support.printing import print_json, print_pending_rebuilds
 from disarray.cli.support.project import open_project
-from disarray.cli.support.rendering import (
-    AsJson,
-    InDataset,
-    counted,
-    parse_instant,
-    print_json,
-    tell_rebuild,
-    use_zone,
-)
+from disarray.cli.support.rendering import counted, parse_instant, use_zone
 from disarray.cli.support.terminal import StandardOutput
 from disarray.cli.support.text_tables import is_terminal
 from disarray.errors import AmbiguousNameError, DefinitionChangedError
@@ -67,7 +61,7 @@ def export(
         ExportFormat | None,
         typer.Option("--format", help="What it is written as; by the ending of the file if not given."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
+    subject: OfSubject = None,
     dataset: InDataset = None,
     from_: Annotated[str | None, typer.Option("--from", help="From this instant on.")] = None,
     to: Annotated[str | None, typer.Option("--to", help="Before this instant.")] = None,
@@ -106,7 +100,7 @@ def export(
                     write(table)
                     rows += table.num_rows
         stale = _stale_subjects(project, subjects)
-    # What is told must not get into what was exported.
+    # Messages must not get into what was exported.
     is_piped = output == STANDARD_OUTPUT
     if as_json:
         pending = sorted({each.subject_key for each in subjects if each.is_rebuild_pending})
@@ -123,7 +117,7 @@ def export(
         return
     where = "" if is_piped else f" in {output}"
     typer.echo(f"{counted(rows, 'row')} of {counted(len(subjects), 'subject')}{where}.", err=is_piped)
-    tell_rebuild(subjects, err=is_piped)
+    print_pending_rebuilds(subjects, err=is_piped)
     if sealed:
         typer.echo(
             f"{counted(sealed, 'sealed segment')} left out: their readings are no longer kept (retain).",
@@ -137,7 +131,7 @@ def export(
 
 
 def _format_of(output: str, given: ExportFormat | None) -> ExportFormat:
-    """As told, else by the ending; a file whose ending says one thing and whose content is another helps nobody."""
+    """The format of the flag, else that of the file's ending; where both are given they have to agree."""
     ending = Path(output).suffix.lower()
     by_ending = _ENDINGS.get(ending)
     if given is not None and by_ending is not None and given is not by_ending:
@@ -170,9 +164,9 @@ def _schema(what: What, subjects: Sequence[SubjectOf]) -> pa.Schema:
         return ROLLUPS_SCHEMA
     datasets = {subject.dataset.name: subject.dataset for subject in subjects}
     if len(datasets) != 1:
-        told = f"have {', '.join(datasets)}" if datasets else "have none"
+        those = ", ".join(datasets) or "none"
         raise AmbiguousNameError(
-            f"readings of one dataset fit into one file, and the subjects {told}; choose one with --dataset. "
+            f"readings of one dataset fit into one file, and the subjects have {those}; choose one with --dataset. "
             "Nothing was written"
         )
     columns = {readings_with_values_schema(subject.dataset) for subject in subjects}

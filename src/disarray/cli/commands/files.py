@@ -7,25 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session, decision
-from disarray.cli.support.rendering import (
+from disarray.cli.support.options import (
     BY_HAND,
+    After,
     AsJson,
     By,
     DryRun,
+    File,
     InZone,
     Limit,
+    OfSubject,
     Reason,
+)
+from disarray.cli.support.printing import Columns, cell, print_json, print_list, print_queued, table_of
+from disarray.cli.support.project import control_session, decision, known_uri
+from disarray.cli.support.rendering import (
     counted,
-    known_uri,
-    print_json,
+    event_actor,
+    event_details,
     shown_at,
-    shown_event,
     shown_instant,
     shown_moment,
-    tell_dry_run,
-    tell_more,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
@@ -34,45 +36,62 @@ from disarray.model.file_status import FileStatus  # noqa: TC001 (typer reads it
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from disarray.queries.events import FileEvent
     from disarray.queries.files import FileStory
 
 app = typer.Typer(no_args_is_help=True, help="Files that were ever announced.")
 
-File = Annotated[str, typer.Argument(help="A path or a uri.")]
+EVENT_COLUMNS: Columns = {
+    "when": "occurred_at",
+    "what": "event_type",
+    "who": event_actor,
+    "": event_details,
+}
+SEGMENT_COLUMNS: Columns = {
+    "segment": lambda part: shown_instant(part["segment_us"]),
+    "state": lambda part: part["state"],
+    "its readings": lambda part: part["readings"],
+    "fragments": lambda part: part["fragments"],
+    "readings": lambda part: part["segment_readings"] or 0,
+    "duplicates": lambda part: part["segment_duplicates"] or 0,
+    "run": lambda part: part["run_id"][:8],
+    "changed": lambda part: datetime.fromisoformat(part["changed_at"]),
+}
 
 
 @app.command("list")
 def list_known(
     context: typer.Context,
     *,
-    subject: Annotated[str | None, typer.Option(help="Only of this one.")] = None,
+    subject: OfSubject = None,
     status: Annotated[FileStatus | None, typer.Option(help="Only those that stand there.")] = None,
+    source: Annotated[
+        str | None, typer.Option(help="Only those that this source delivered.", metavar="NAME")
+    ] = None,
     limit: Limit = 100,
+    after: After = None,
     as_json: AsJson = False,
 ) -> None:
     """List files by uri."""
     from disarray.queries.files import list_files
 
-    with control_session(configuration(context)) as connection:
-        found = list_files(connection, status=status, subject_key=subject, limit=limit)
-    if as_json:
-        print_json(found.files)
-    elif found.files:
-        rows = [
-            [
-                record.subject_key,
-                record.dataset or "-",
-                record.status,
-                str(record.process_count),
-                record.source_uri,
-            ]
-            for record in found.files
-        ]
-        print_parts([Table(["subject", "dataset", "status", "processed", "file"], rows)])
-    else:
-        typer.echo("No such file was ever announced.")
-    tell_more(found.more, limit)
+    with control_session(context) as connection:
+        found = list_files(
+            connection, status=status, subject_key=subject, source_name=source, limit=limit, after=after
+        )
+    columns: Columns = {
+        "subject": "subject_key",
+        "dataset": "dataset",
+        "status": "status",
+        "processed": "process_count",
+        "file": "source_uri",
+    }
+    print_list(
+        found.files,
+        columns,
+        as_json=as_json,
+        otherwise="No such file was ever announced.",
+        following=found.next,
+    )
 
 
 @app.command()
@@ -81,7 +100,7 @@ def show(context: typer.Context, file: File, *, zone: InZone = None, as_json: As
     use_zone(context, zone)
     from disarray.queries.files import find_file, show_file
 
-    with control_session(configuration(context)) as connection:
+    with control_session(context) as connection:
         story = show_file(connection, find_file(connection, file))
     if as_json:
         print_json(story)
@@ -91,7 +110,7 @@ def show(context: typer.Context, file: File, *, zone: InZone = None, as_json: As
         typer.echo(f"line {line['line']}: {line['reason']} {line['detail']}: {line['sample']!r}")
     if story.rejected_count > len(story.rejected_rows):
         typer.echo(f"{story.rejected_count:,} rejected lines are kept, the first are shown.")
-    print_parts([Table(["when", "what", "who", ""], [_event(event) for event in reversed(story.events)])])
+    print_parts([table_of(reversed(story.events), EVENT_COLUMNS)])
 
 
 @app.command()
@@ -107,12 +126,11 @@ def reingest(
     """Read a file again from its first byte, whatever is known of it."""
     from disarray.control.files import reingest_file
 
-    with control_session(configuration(context)) as connection:
-        uri, _ = known_uri(connection, file)
-        with decision(connection, dry_run=dry_run):
-            queue_id = reingest_file(connection, uri, reason=reason, by=by)
+    with decision(context, dry_run=dry_run) as connection:
+        uri = known_uri(connection, file)
+        queue_id = reingest_file(connection, uri, reason=reason, by=by)
     what = "is to be read again" if queue_id is not None else "is blacklisted and not read; allow it first"
-    _tell(uri, queue_id, what, dry_run=dry_run, as_json=as_json)
+    print_queued(uri, queue_id, what, dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
@@ -126,13 +144,14 @@ def blacklist(
     as_json: AsJson = False,
 ) -> None:
     """Make a file count for nothing: exactly its readings go."""
-    from disarray.control.files import blacklist_file
+    from disarray.control.blacklist import blacklist_file
+    from disarray.queries.files import find_file
 
-    with control_session(configuration(context)) as connection:
-        uri, known = known_uri(connection, file)
-        with decision(connection, dry_run=dry_run):
-            queue_id = blacklist_file(connection, uri, known["subject_key"], reason=reason, by=by)
-    _tell(uri, queue_id, "is blacklisted", dry_run=dry_run, as_json=as_json)
+    with decision(context, dry_run=dry_run) as connection:
+        known = find_file(connection, file)
+        uri = known["source_uri"]
+        queue_id = blacklist_file(connection, uri, known["subject_key"], reason=reason, by=by)
+    print_queued(uri, queue_id, "is blacklisted", dry_run=dry_run, as_json=as_json)
 
 
 @app.command()
@@ -146,27 +165,12 @@ def allow(
     as_json: AsJson = False,
 ) -> None:
     """Let a blacklisted file count again: the numbers of before come back."""
-    from disarray.control.files import allow_file
+    from disarray.control.blacklist import allow_file
 
-    with control_session(configuration(context)) as connection:
-        uri, _ = known_uri(connection, file)
-        with decision(connection, dry_run=dry_run):
-            queue_id = allow_file(connection, uri, reason=reason, by=by)
-    _tell(uri, queue_id, "is allowed", dry_run=dry_run, as_json=as_json)
-
-
-def _tell(uri: str, queue_id: int | None, what: str, *, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        # An item of a dry run is gone with it.
-        print_json({"source_uri": uri, "queue_id": None if dry_run else queue_id, "dry_run": dry_run})
-        return
-    rest = (
-        "."
-        if queue_id is None or dry_run
-        else f"; item {queue_id} waits for a worker. Or run: disarray ingest"
-    )
-    typer.echo(f"{uri} {what}{rest}")
-    tell_dry_run(dry_run)
+    with decision(context, dry_run=dry_run) as connection:
+        uri = known_uri(connection, file)
+        queue_id = allow_file(connection, uri, reason=reason, by=by)
+    print_queued(uri, queue_id, "is allowed", dry_run=dry_run, as_json=as_json)
 
 
 def _facts(story: FileStory) -> Iterator[list[str]]:
@@ -181,13 +185,15 @@ def _facts(story: FileStory) -> Iterator[list[str]]:
     ):
         if getattr(story, name) is not None:
             yield [name.replace("_", " "), str(getattr(story, name))]
+    if story.delivery is not None:
+        yield ["delivered", _delivery(story.delivery)]
     if story.logical_start is not None and story.logical_end is not None:
         yield ["readings", f"{shown_at(story.logical_start)} to {shown_at(story.logical_end)}"]
     metadata: dict[str, Any] = story.metadata
     if story.parked_hash is not None:
         parked = metadata.get("parked_version") or {}
         lines = f"; lines: {_counted_lines(parked['lines'])}" if "lines" in parked else ""
-        yield ["parked version", f"{story.parked_hash}, since {shown_moment(story.parked_at)}{lines}"]
+        yield ["parked version", f"{story.parked_hash}, since {cell(story.parked_at)}{lines}"]
     if story.rejected_hash is not None:
         yield ["rejected version", story.rejected_hash]
     fragments: dict[str, Any] = story.fragments
@@ -209,41 +215,21 @@ def _facts(story: FileStory) -> Iterator[list[str]]:
         yield ["blacklisted", f"by {story.blacklist['blacklisted_by']}: {story.blacklist['reason']}"]
 
 
+def _delivery(delivery: dict[str, Any]) -> str:
+    cursor = (
+        f", cursor {delivery['cursor_from']} to {delivery['cursor_to']}"
+        if delivery["cursor_from"] is not None
+        else ""
+    )
+    when = shown_moment(datetime.fromisoformat(delivery["delivered_at"]))
+    return f"by {delivery['source']}, batch {delivery['batch']}, {when}, {counted(delivery['rows'], 'row')}{cursor}"
+
+
 def _counted_lines(lines: dict[str, int]) -> str:
     names = ("seen", "kept", "rejected", "blank", "preamble", "waiting")
     return ", ".join(f"{lines[name]} {name}" for name in names if lines.get(name))
 
 
-def _event(event: FileEvent) -> list[str]:
-    return [
-        shown_moment(event.occurred_at),
-        *shown_event(event.event_type, event.instance_name, event.metadata),
-    ]
-
-
 def _segments(segments: Sequence[dict[str, Any]]) -> Iterator[Table]:
     if segments:
-        rows = [
-            [
-                shown_instant(part["segment_us"]),
-                part["state"],
-                f"{part['readings']:,}",
-                str(part["fragments"]),
-                f"{part['segment_readings'] or 0:,}",
-                f"{part['segment_duplicates'] or 0:,}",
-                part["run_id"][:8],
-                shown_moment(datetime.fromisoformat(part["changed_at"])),
-            ]
-            for part in segments
-        ]
-        headings = [
-            "segment",
-            "state",
-            "its readings",
-            "fragments",
-            "readings",
-            "duplicates",
-            "run",
-            "changed",
-        ]
-        yield Table(headings, rows)
+        yield table_of(segments, SEGMENT_COLUMNS)

@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from disarray.errors import ConfigError
-from disarray.model.printable import visible_json
+from disarray.cli.support.options import AsJson
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import extra_installed
+from disarray.cli.support.text_tables import Table, print_parts
 
-formats_app = typer.Typer(
-    no_args_is_help=True, help="Instrument formats: list them, show one, try one on a file."
-)
+app = typer.Typer(no_args_is_help=True, help="Instrument formats: list them, show one, try one on a file.")
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Project = Annotated[
     Path, typer.Option("--project", help="Folder of disarray.toml; its formats/ folder is looked at too.")
 ]
 HERE = Path()
 
 
-@formats_app.command("list")
+@app.command("list")
 def list_formats(*, project: Project = HERE, as_json: AsJson = False) -> None:
     """List the formats that datasets can name."""
     from disarray.formats.loader import all_descriptions
 
     known = all_descriptions(project)
     if as_json:
+        print_json(
+            [
+                {"name": name, "title": each.format.title, "kind": each.format.kind, "shipped": each.shipped}
+                for name, each in known.items()
+            ]
+        )
+    else:
         rows = [
-            {"name": name, "title": each.format.title, "kind": each.format.kind, "shipped": each.shipped}
+            [name, f"{each.format.title}{'' if each.shipped else ' (your own)'}"]
             for name, each in known.items()
         ]
-        typer.echo(visible_json(json.dumps(rows, ensure_ascii=False)))
-        return
-    width = max(len(name) for name in known)
-    for name, each in known.items():
-        typer.echo(f"{name:<{width}}  {each.format.title}{'' if each.shipped else ' (your own)'}")
+        print_parts([Table(["", ""], rows)])
 
 
-@formats_app.command("show")
+@app.command("show")
 def show_format(name: str, *, project: Project = HERE, as_json: AsJson = False) -> None:
     """Print a format's description, with what goes wrong silently; a good start for one of your own."""
     from disarray.formats.loader import all_descriptions, find_description
 
     found = find_description(name, all_descriptions(project))
-    written = (
-        visible_json(json.dumps(found.table, ensure_ascii=False)) if as_json else found.text.rstrip("\n")
-    )
-    typer.echo(written)
+    if as_json:
+        print_json(found.table)
+    else:
+        typer.echo(found.text.rstrip("\n"))
 
 
-@formats_app.command("try")
+@app.command("try")
 def try_format(
     file: Path,
     *,
@@ -65,17 +66,12 @@ def try_format(
     as_json: AsJson = False,
 ) -> None:
     """Read a file as the pipeline would, show what came out of it, and propose a dataset. Nothing is changed."""
-    try:
+    with extra_installed("worker", purpose="`formats try`"):
         from disarray.cli.support.format_report import report_json, report_text
         from disarray.cli.support.format_trial import try_file
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`formats try` reads files as a worker does and needs {error.name}; "
-            "install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
 
     trial = try_file(file, format_name=format_name, zone=zone, project=project)
     if as_json:
-        typer.echo(visible_json(json.dumps(report_json(trial, rows=rows), ensure_ascii=False)))
+        print_json(report_json(trial, rows=rows))
     else:
         report_text(trial, rows=rows)

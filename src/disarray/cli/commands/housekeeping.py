@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.rendering import AsJson, counted, print_json
-from disarray.errors import ConfigError
+from disarray.cli.support.options import AsJson, DryRun
+from disarray.cli.support.printing import print_failures, print_json
+from disarray.cli.support.project import chosen_dataset, configuration, extra_installed
+from disarray.cli.support.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,9 +23,7 @@ INSTANCE_NAME = "housekeeping"
 def housekeeping(
     context: typer.Context,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Tell what would be done. Nothing is changed.")
-    ] = False,
+    dry_run: DryRun = False,
     dataset: Annotated[
         str | None, typer.Option(help="Only compaction and retention of this dataset.")
     ] = None,
@@ -35,18 +33,14 @@ def housekeeping(
     as_json: AsJson = False,
 ) -> None:
     """Keep the lake and the catalog small, once; a worker does so every hour. No number changes."""
-    try:
+    with extra_installed("worker", purpose="`housekeeping`"):
         from disarray.queries.project import configured_datasets
         from disarray.worker.process.local import open_house, open_workplace
         from disarray.worker.process.scheduler import Scheduler
         from disarray.worker.upkeep.housekeeping import keep_house
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`housekeeping` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
     config = configuration(context)
-    if dataset is not None and dataset not in configured_datasets(config):
-        raise ConfigError(f"disarray.toml describes no dataset {dataset!r}. Nothing was changed")
+    if dataset is not None:
+        chosen_dataset(configured_datasets(config), dataset)
     kept: list[KeptSubject] = []
     failures: list[str] = []
     with open_house(config) as house:
@@ -57,30 +51,19 @@ def housekeeping(
                 kept += done.kept
                 failures += done.failed.values()
     if as_json:
-        print_json(_document(report, kept, failures, is_rehearsal=dry_run))
+        print_json(
+            {
+                "is_rehearsal": dry_run,
+                "is_done_elsewhere": report is None,
+                "found": report,
+                "subjects": kept,
+                "failures": failures,
+            }
+        )
     else:
         for line in _lines(report, kept, is_rehearsal=dry_run):
             typer.echo(line)
-        for failure in failures:
-            typer.echo(f"failed: {failure}", err=True)
-    if failures:
-        raise typer.Exit(1)
-
-
-def _document(
-    report: HousekeepingReport | None,
-    kept: Sequence[KeptSubject],
-    failures: Sequence[str],
-    *,
-    is_rehearsal: bool,
-) -> dict[str, Any]:
-    return {
-        "is_rehearsal": is_rehearsal,
-        "is_done_elsewhere": report is None,
-        "found": None if report is None else asdict(report),
-        "subjects": [asdict(each) for each in kept],
-        "failures": list(failures),
-    }
+    print_failures(failures, as_json=as_json)
 
 
 def _lines(
@@ -124,13 +107,23 @@ def _lines(
         if number:
             first, _, rest = noun.partition(" ")
             yield f"{counted(number, first)} {rest} {would}deleted, {size:,} bytes"
+    if report.spent_bytes:
+        yield f"deliveries of which nothing counts any more {would}deleted, {report.spent_bytes:,} bytes"
     if any(
-        (forgotten.dirty_ranges, forgotten.runs, forgotten.fragments, report.commits, report.event_months)
+        (
+            forgotten.dirty_ranges,
+            forgotten.runs,
+            forgotten.fragments,
+            report.commits,
+            report.inbox_events,
+            report.event_months,
+        )
     ):
         yield (
             f"{would}forgotten: {counted(forgotten.dirty_ranges, 'resolved range')}, "
             f"{counted(forgotten.runs, 'run')}, {counted(forgotten.fragments, 'dropped fragment')}, "
             f"{counted(report.commits, 'notice')} of commits, "
+            f"{counted(report.inbox_events, 'event')} of the inbox, "
             f"{counted(report.event_months, 'month')} of events"
         )
     if (

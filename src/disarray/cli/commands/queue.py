@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import enum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.text_tables import Table, print_parts
-
-if TYPE_CHECKING:
-    from disarray.control.queue import QueueEntry
+from disarray.cli.support.options import After, AsJson, Limit, OfSubject
+from disarray.cli.support.printing import Columns, print_list
+from disarray.cli.support.project import control_session
+from disarray.cli.support.rendering import use_zone
+from disarray.model.item_status import ItemStatus  # noqa: TC001 (typer reads it when it runs)
 
 app = typer.Typer(no_args_is_help=True, help="Look at the queue.")
-
-
-class ItemStatus(enum.StrEnum):
-    """What an item can be while it is queued."""
-
-    AVAILABLE = "available"
-    CLAIMED = "claimed"
 
 
 @app.callback()
@@ -33,45 +24,35 @@ def _group() -> None:
 def list_items(
     context: typer.Context,
     *,
-    subject: Annotated[str | None, typer.Option(help="Only this subject.")] = None,
+    subject: OfSubject = None,
     status: Annotated[ItemStatus | None, typer.Option(help="Only items that wait, or that run.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    limit: Limit = 100,
+    after: After = None,
+    as_json: AsJson = False,
 ) -> None:
-    """List queued items, oldest first."""
-    from disarray.control.queue import list_queue
+    """List queued items, in the order in which they were queued."""
+    from disarray.queries.queue import list_queue
 
-    with control_session(configuration(context)) as connection:
-        entries = list_queue(connection, subject_key=subject, status=status, limit=limit + 1)
-    shown = entries[:limit]
-    if as_json:
-        _print_json(shown)
-    elif shown:
-        headings = ["id", "subject", "status", "reason", "attempts", "available at", "claimed by", "file"]
-        print_parts([Table(headings, [_row(entry) for entry in shown])])
-    else:
-        typer.echo(
-            "Nothing is queued." if subject is None and status is None else "Nothing of that is queued."
-        )
-    if len(entries) > limit:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
-
-
-def _row(entry: QueueEntry) -> list[str]:
-    return [
-        str(entry.queue_id),
-        entry.subject_key,
-        entry.status,
-        entry.reason,
-        f"{entry.retry_count} of {entry.max_retries}",
-        f"{entry.available_at:%Y-%m-%d %H:%M:%S}Z",
-        entry.claimed_by_instance_name or "-",
-        entry.source_uri or "-",
-    ]
-
-
-def _print_json(entries: list[QueueEntry]) -> None:
-    import json
-    from dataclasses import asdict
-
-    typer.echo(json.dumps([asdict(entry) for entry in entries], indent=2, default=str))
+    use_zone(context)
+    with control_session(context) as connection:
+        found = list_queue(connection, subject_key=subject, status=status, limit=limit, after=after)
+    columns: Columns = {
+        "id": lambda entry: str(entry.queue_id),
+        "subject": "subject_key",
+        "status": "status",
+        "lane": "lane",
+        "kind": "kind",
+        "reason": "reason",
+        "attempts": lambda entry: f"{entry.retry_count} of {entry.max_retries}",
+        "available at": "available_at",
+        "claimed by": "claimed_by_instance_name",
+        "file": "source_uri",
+    }
+    is_filtered = subject is not None or status is not None
+    print_list(
+        found.items,
+        columns,
+        as_json=as_json,
+        otherwise="Nothing of that is queued." if is_filtered else "Nothing is queued.",
+        following=found.next,
+    )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.rendering import AsJson, counted, print_json
-from disarray.errors import ConfigError, UnknownNameError
+from disarray.cli.support.options import AsJson, DryRun, OfSubject
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.project import chosen_dataset, configuration, control_session, extra_installed
+from disarray.cli.support.rendering import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,7 +26,7 @@ SHOWN_FILES = 5
 
 @dataclass(frozen=True)
 class DatasetRebuild:
-    """What a rebuild of one dataset does: in words what changed, and the subjects it is done for."""
+    """What a rebuild of one dataset does: the changes of its definition as sentences, and the subjects to rebuild."""
 
     dataset: Dataset
     is_put_in_force: bool
@@ -49,29 +49,20 @@ def rebuild(
         str | None,
         typer.Option(help="Only this one, also where its definition was in force before and was replaced."),
     ] = None,
-    subject: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show it, and change nothing.")] = False,
+    subject: OfSubject = None,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Put the definitions of disarray.toml in force, and queue what has to be made anew under them."""
-    try:
+    with extra_installed("worker", purpose="`rebuild`"):
         from disarray.control.definitions import queue_rebuilds
         from disarray.queries.project import configured_datasets
         from disarray.store.belonging import belonging_files, queue_moves
         from disarray.store.registering import register
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`rebuild` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
-    config = configuration(context)
-    datasets = configured_datasets(config)
-    if dataset is not None and dataset not in datasets:
-        raise UnknownNameError(
-            f"disarray.toml describes no dataset '{dataset}'; there are: {', '.join(datasets)}"
-        )
-    chosen = [each for each in datasets.values() if dataset in (None, each.name)]
-    with control_session(config) as connection:
-        told = [rebuild_of(connection, each, subject) for each in chosen]
+    datasets = configured_datasets(configuration(context))
+    chosen = list(datasets.values()) if dataset is None else [chosen_dataset(datasets, dataset)]
+    with control_session(context) as connection:
+        rebuilds = [rebuild_of(connection, each, subject) for each in chosen]
         files = [
             each
             for each in belonging_files(connection, datasets.values())
@@ -92,7 +83,7 @@ def rebuild(
         unmatched = [each.file.source_uri for each in files if each.dataset is None]
         print_json(
             {
-                "datasets": [document(each) for each in told],
+                "datasets": [document(each) for each in rebuilds],
                 "moves": moved,
                 "unmatched": unmatched,
                 "queued": queued,
@@ -100,7 +91,7 @@ def rebuild(
             }
         )
         return
-    for line in (line for of_dataset in told for line in describe(of_dataset)):
+    for line in (line for of_dataset in rebuilds for line in describe(of_dataset)):
         typer.echo(line)
     for line in describe_moves(files):
         typer.echo(line)
@@ -135,17 +126,17 @@ def rebuild_of(connection: Connection, dataset: Dataset, subject: str | None) ->
     )
 
 
-def describe(told: DatasetRebuild) -> Iterator[str]:
+def describe(rebuild: DatasetRebuild) -> Iterator[str]:
     """The rebuild of a dataset as a person reads it."""
-    name = told.dataset.name
-    if not told.subjects and not told.is_put_in_force:
+    name = rebuild.dataset.name
+    if not rebuild.subjects and not rebuild.is_put_in_force:
         yield f"{name}: all numbers are of the definition in force."
         return
-    state = "is not in force yet" if told.is_put_in_force else "is in force"
-    yield f"{name}: the definition of disarray.toml {state}; {counted(len(told.subjects), 'subject')} to rebuild"
-    for change in told.changes:
+    state = "is not in force yet" if rebuild.is_put_in_force else "is in force"
+    yield f"{name}: the definition of disarray.toml {state}; {counted(len(rebuild.subjects), 'subject')} to rebuild"
+    for change in rebuild.changes:
         yield f"  {change}"
-    for each in told.subjects:
+    for each in rebuild.subjects:
         pending = each.pending
         work = (
             f"{counted(pending.files, 'file')} to read again"
@@ -173,12 +164,12 @@ def describe_moves(files: Sequence[Belonging]) -> Iterator[str]:
         )
 
 
-def document(told: DatasetRebuild) -> dict[str, Any]:
+def document(rebuild: DatasetRebuild) -> dict[str, Any]:
     """The same for programs."""
     return {
-        "dataset": told.dataset.name,
-        "in_force": not told.is_put_in_force,
-        "changes": list(told.changes),
+        "dataset": rebuild.dataset.name,
+        "in_force": not rebuild.is_put_in_force,
+        "changes": list(rebuild.changes),
         "subjects": [
             {
                 "subject": each.pending.subject_key,
@@ -188,6 +179,6 @@ def document(told: DatasetRebuild) -> dict[str, Any]:
                 "readings": each.pending.readings,
                 "queued": each.pending.is_queued,
             }
-            for each in told.subjects
+            for each in rebuild.subjects
         ],
     }

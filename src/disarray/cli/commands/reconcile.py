@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.commands.ingest import INSTANCE_NAME
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session, decision
-from disarray.cli.support.rendering import (
-    BY_HAND,
-    AsJson,
-    By,
-    DryRun,
-    Reason,
-    counted,
-    print_json,
-    shown_moment,
-    tell_dry_run,
-    use_zone,
-)
-from disarray.errors import ConfigError
+from disarray.cli.support.options import BY_HAND, AsJson, By, DryRun, Reason
+from disarray.cli.support.printing import DRY_RUN_NOTE, print_failures, print_json
+from disarray.cli.support.project import configuration, decision, extra_installed
+from disarray.cli.support.rendering import counted, shown_moment, use_zone
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disarray.control.connections import Connection
+
+
+INSTANCE_NAME = "ingest"  # as `ingest`: both process what is queued
 
 
 def reconcile(
@@ -46,43 +36,34 @@ def reconcile(
     as_json: AsJson = False,
 ) -> None:
     """Queue the repair of subjects whose numbers are stale; a worker does it next. Nothing stale is no error."""
-    from disarray.control.subjects import request_reconcile
+    from disarray.control.dirty_ranges import request_reconcile
 
     if bool(subjects) == every:
         raise typer.BadParameter("name the subjects, or say --all")
     use_zone(context)
-    with control_session(configuration(context)) as connection:
+    with decision(context, dry_run=dry_run) as connection:
         _refuse_unknown(connection, subjects or [])
-        with decision(connection, dry_run=dry_run):
-            asked = request_reconcile(connection, subjects if not every else None, reason=reason, by=by)
+        asked = request_reconcile(connection, subjects if not every else None, reason=reason, by=by)
     if not as_json:
         for each in asked:
             who = "is queued" if each.held_by is None else f"is left to {each.held_by}, who holds it"
             typer.echo(f"{each.subject_key} is stale from {shown_moment(each.stale_from)} on and {who}")
         typer.echo(f"{counted(len(asked), 'subject')} to reconcile.")
-        tell_dry_run(dry_run)
+        if dry_run:
+            typer.echo(DRY_RUN_NOTE)
     done, failures = _process(context) if now and asked and not dry_run else (0, [])
     if as_json:
-        requested = [asdict(each) for each in asked]
-        print_json({"requested": requested, "dry_run": dry_run, "completed": done, "failures": failures})
+        print_json({"requested": asked, "dry_run": dry_run, "completed": done, "failures": failures})
     elif now and not dry_run:
         typer.echo(f"{counted(done, 'item')} done.")
-        for failure in failures:
-            typer.echo(f"failed: {failure}", err=True)
-    if failures:
-        raise typer.Exit(1)
+    print_failures(failures, as_json=as_json)
 
 
 def _process(context: typer.Context) -> tuple[int, list[str]]:
     """Do all that is queued; how many items were completed, and what failed."""
-    try:
+    with extra_installed("worker", purpose="what was asked for is queued; `reconcile --now`"):
         from disarray.worker.process.local import open_workplace
         from disarray.worker.process.scheduler import Scheduler
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`reconcile --now` needs {error.name}; install it with `pip install 'disarray-pipeline[worker]'`. "
-            "What was asked for is queued"
-        ) from error
     with open_workplace(configuration(context), instance_name=INSTANCE_NAME) as place:
         reports = list(Scheduler(place).drain())
     completed = sum(len(report.completed) for report in reports)

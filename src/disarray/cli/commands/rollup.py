@@ -6,20 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.project import open_project
+from disarray.cli.support.options import After, AsJson, InDataset, InZone, Limit, OfSubjectArgument
+from disarray.cli.support.printing import print_following, print_json, print_pending_rebuilds
+from disarray.cli.support.project import control_session, open_project
 from disarray.cli.support.rendering import (
-    AsJson,
-    InDataset,
-    InZone,
     parse_instant,
-    print_json,
     shown_at,
     shown_instant,
     shown_minute,
     shown_number,
-    tell_rebuild,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
@@ -48,8 +43,7 @@ def rollup(
 ) -> None:
     """List the buckets of a rollup, and whether each is final."""
     use_zone(context, zone)
-    from_us = None if from_ is None else parse_instant(from_)
-    to_us = None if to is None else parse_instant(to)
+    from_us, to_us = parse_instant(from_), parse_instant(to)
     with open_project(context) as project:
         from disarray.queries.rollups import query_rollup
 
@@ -85,14 +79,15 @@ def rollup(
         for bucket in document.buckets
     ]
     print_parts([Table(["from", "to", "shift", "channel", *names, ""], rows)])
-    tell_rebuild([found])
+    print_pending_rebuilds([found])
 
 
 def restatements(
     context: typer.Context,
-    subject: Annotated[str | None, typer.Argument(help="Only of this one.")] = None,
+    subject: OfSubjectArgument = None,
     *,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 100,
+    limit: Limit = 100,
+    after: After = None,
     zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,15 +96,16 @@ def restatements(
     from disarray.cli.support.spans import ledger_spans
     from disarray.queries.restatements import list_restatements
 
-    with control_session(configuration(context)) as connection:
-        found = list_restatements(connection, subject_key=subject, limit=limit)
+    with control_session(context) as connection:
+        found = list_restatements(connection, subject_key=subject, limit=limit, after=after)
     if as_json:
         print_json(found.restatements)
-        return
-    if not found.restatements:
+    elif found.restatements:
+        for noted, spans in ledger_spans(found.restatements):
+            typer.echo(_sentence(noted, spans))
+    else:
         typer.echo("Nothing was restated.")
-    for noted, spans in ledger_spans(found.restatements):
-        typer.echo(_sentence(noted, spans))
+    print_following(found.next, limit)
 
 
 def _sentence(noted: Restatement, spans: Sequence[Span]) -> str:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.commands.conflicts import conflicts_line
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
+from disarray.cli.support.project import configuration, control_session
+from disarray.cli.support.rendering import conflicts_line, counted
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import Table, drawn_parts, is_terminal, print_parts
 
@@ -40,15 +39,14 @@ def status(
     watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 seconds, until Ctrl-C.")] = False,
 ) -> None:
     """Show the queue, files, subjects and instances."""
-    config = configuration(context)
-    with control_session(config) as connection:
+    with control_session(context) as connection:
         first = _look(connection)
     show = _print_json if as_json else _print_tables
     if not watch:
         show(first)
         return
     with suppress(KeyboardInterrupt):
-        _watch(config, first, show if as_json or not is_terminal() else None)
+        _watch(configuration(context), first, show if as_json or not is_terminal() else None)
 
 
 def _look(connection: Connection) -> Status:
@@ -127,15 +125,15 @@ def describe(status: Status) -> Iterator[Table | str]:
             [
                 "queue",
                 f"{queue['available']} available",
-                f"{queue['delayed']} of them later, {queue['claimed']} claimed{_age_of(queue)}",
+                f"{status['lanes']['backfill']} of them backfill, {_rest_of(queue)}",
             ],
-            ["files", f"{sum(files.values())} known", _counted(files)],
+            ["files", f"{sum(files.values())} known", _by_status(files)],
             [
                 "subjects",
                 f"{subjects['known']} known",
                 f"{subjects['held']} held, {subjects['waiting']} waiting",
             ],
-            ["stale", f"{status['open_dirty_ranges']} open ranges", ""],
+            ["stale", counted(status["open_dirty_ranges"], "open range"), ""],
             [
                 "rebuilds",
                 f"{status['rebuilds']['pending']} pending",
@@ -147,11 +145,13 @@ def describe(status: Status) -> Iterator[Table | str]:
     if status["conflicts"]["readings"]:
         yield conflicts_line(status["conflicts"])
     if status["dead_letters"]:
-        yield f"{status['dead_letters']} dead letters wait for a decision. See: disarray dead-letters list"
+        dead = counted(status["dead_letters"], "dead letter", verb="wait")
+        yield f"{dead} for a decision. See: disarray dead-letters list"
     for waiting in status["waiting_files"]:
         yield f"{waiting['source_uri']} waits until {waiting['available_at'][:19]}Z: {waiting['last_error']}"
     if status["moving_files"]:
-        yield f"{status['moving_files']} files are on their way to another dataset or subject; numbers there are stale."
+        moving = counted(status["moving_files"], "file")
+        yield f"{moving} on the way to another dataset or subject; numbers there are stale."
     yield from _unmatched(status["unmatched_files"])
     if status["instances"]:
         yield Table(
@@ -173,27 +173,33 @@ def describe(status: Status) -> Iterator[Table | str]:
     yield from _unserved(status["unserved_subjects"])
 
 
-def _last_day(told: Status) -> Iterator[list[str]]:
+def _last_day(day: Status) -> Iterator[list[str]]:
     """What arrived lately, how late, and what the late part cost."""
     names = ("kept", "duplicate", "rejected", "parked")
-    ends = ", ".join(f"{told[f'readings_{name}']:,} {name}" for name in names)
-    yield ["last day", f"{told['files_read']:,} files read", f"{told['readings_seen']:,} lines: {ends}"]
-    if told["late_files"]:
-        cost = f"{told['repair_readings']:,} readings scanned again, {told['repair_bases']:,} bases shifted"
+    ends = ", ".join(f"{day[f'readings_{name}']:,} {name}" for name in names)
+    yield [
+        "last day",
+        f"{counted(day['files_read'], 'file')} read",
+        f"{counted(day['readings_seen'], 'line')}: {ends}",
+    ]
+    if day["late_files"]:
+        scanned, shifted = counted(day["repair_readings"], "reading"), counted(day["repair_bases"], "base")
+        cost = f"for them {scanned} scanned again, {shifted} shifted"
         yield [
             "late",
-            f"{told['late_files']:,} files",
-            f"{told['late_readings']:,} readings; for them {cost}",
+            counted(day["late_files"], "file"),
+            f"{counted(day['late_readings'], 'reading')}; {cost}",
         ]
 
 
 def _unmatched(unmatched: Status) -> Iterator[str]:
     if not unmatched["known"]:
         return
-    yield f"{unmatched['known']} files that no dataset takes any more. To take one out: disarray files blacklist"
+    files = counted(unmatched["known"], "file")
+    yield f"{files} that no dataset takes any more. To take one out: disarray files blacklist"
     for each in unmatched["first"]:
         counts = (
-            f"its {each['readings']:,} readings still count for {each['counts_for']}"
+            f"{counted(each['readings'], 'reading')} of it still count for {each['counts_for']}"
             if each["readings"]
             else "it counts for nothing"
         )
@@ -207,13 +213,14 @@ def _unserved(unserved: list[str]) -> Iterator[str]:
         yield f"Waiting, and bound to no instance: {', '.join(unserved[:SHOWN_UNSERVED])}{more}"
 
 
-def _counted(files: dict[str, int]) -> str:
+def _by_status(files: dict[str, int]) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(files.items()))
 
 
-def _age_of(queue: Status) -> str:
+def _rest_of(queue: Status) -> str:
     oldest = queue["oldest_seconds"]
-    return "" if oldest is None else f", the oldest queued {oldest:.0f} s ago"
+    age = "" if oldest is None else f", the oldest queued {oldest:.0f} s ago"
+    return f"{queue['delayed']} later, {queue['claimed']} claimed{age}"
 
 
 def _seconds_between(earlier: str, later: str) -> float:

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.project import open_project
-from disarray.cli.support.rendering import AsJson, counted, print_json
-from disarray.cli.support.text_tables import Table, print_parts
-from disarray.errors import ConfigError, UnknownNameError
+from disarray.cli.support.options import AsJson, DryRun
+from disarray.cli.support.printing import print_failures, print_json, table_of
+from disarray.cli.support.project import chosen_dataset, configuration, extra_installed, open_project
+from disarray.cli.support.rendering import counted
+from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ def copy(
     *,
     to: Annotated[Target, typer.Option(help="The store that the readings shall live in.")],
     subject: Annotated[str | None, typer.Option(help="Only this one now; the others wait.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Tell what would be copied.")] = False,
+    dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
     """Move the readings of a dataset into another store, subject by subject; interrupted, it goes on when run again."""
@@ -48,40 +48,27 @@ def copy(
 
     config = configuration(context)
     datasets = configured_datasets(config)
-    if dataset not in datasets:
-        raise UnknownNameError(
-            f"disarray.toml describes no dataset '{dataset}'; there are: {', '.join(sorted(datasets))}"
-        )
-    chosen = type(datasets[dataset].store)(to)
+    described = chosen_dataset(datasets, dataset)
+    chosen = type(described.store)(to)
     if dry_run:
-        waiting = _waiting(context, datasets[dataset], chosen)
+        waiting = _waiting(context, described, chosen)
         failures: list[str] = []
     else:
         waiting, failures = _copy(config, datasets, dataset, store=chosen, subject=subject)
     wanted = [each for each in waiting if subject is None or each.subject_key == subject]
     if as_json:
-        print_json(
-            {
-                "dataset": dataset,
-                "store": to,
-                "waiting": [asdict(each) for each in waiting],
-                "failures": failures,
-            }
-        )
+        print_json({"dataset": dataset, "store": to, "waiting": waiting, "failures": failures})
     elif dry_run:
-        rows = [[each.subject_key, str(each.segments), str(each.readings)] for each in wanted]
-        print_parts([Table(["subject", "segments", "readings"], rows)])
+        columns = {"subject": "subject_key", "segments": "segments", "readings": "readings"}
+        print_parts([table_of(wanted, columns)])
         typer.echo(
             f"{counted(len(wanted), 'subject')} of {dataset} would be moved to {to}. Nothing was changed."
         )
     else:
         typer.echo(f"The store of {dataset} is {to}; {counted(len(waiting), 'subject')} still to be moved.")
-        if datasets[dataset].store is not chosen:
+        if described.store is not chosen:
             typer.echo(f'Now write store = "{to}" in disarray.toml: workers do not start before.')
-    for failure in [] if as_json else failures:
-        typer.echo(f"failed: {failure}", err=True)
-    if failures:
-        raise typer.Exit(1)
+    print_failures(failures, as_json=as_json)
 
 
 def _waiting(context: typer.Context, dataset: Dataset, store: Store) -> list[WaitingCopy]:
@@ -118,14 +105,9 @@ def _copy(
     from disarray.control.readings import change_store
     from disarray.failpoints import failpoint
 
-    try:
+    with extra_installed("worker", purpose="`store copy`"):
         from disarray.worker.process.local import open_pool, open_workplace
         from disarray.worker.process.store_copy import drain_copies
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`store copy` works as a worker does and needs {error.name}; "
-            "install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
 
     with open_pool(config, application_name="disarray store copy") as pool, pool.connection() as connection:
         change_store(connection, datasets[name], store)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.rendering import AsJson, By, parse_length, print_json
-from disarray.cli.support.text_tables import Table, print_parts
+from disarray.cli.support.options import AsJson, By
+from disarray.cli.support.printing import Columns, print_json, print_list
+from disarray.cli.support.project import configuration, control_session
+from disarray.cli.support.rendering import parse_length
 from disarray.model.api_token import Scope  # noqa: TC001 (typer reads it when it runs)
 
 if TYPE_CHECKING:
@@ -52,7 +51,12 @@ def create(
     context: typer.Context,
     name: Name,
     *,
-    scope: Annotated[Scope, typer.Option(help="Each includes those before it.")],
+    scope: Annotated[
+        Scope,
+        typer.Option(
+            help="produce records events and nothing else; of the others each includes those before it."
+        ),
+    ],
     expires: Annotated[str, typer.Option(help="After this time, such as 8h or 365d; or never.")] = LIFETIME,
     by: By,
     as_json: AsJson = False,
@@ -63,7 +67,7 @@ def create(
 
     valid_for = None if expires == NEVER else timedelta(microseconds=parse_length(expires))
     token = make_token()
-    with control_session(configuration(context)) as connection:
+    with control_session(context) as connection:
         expires_at = create_token(
             connection,
             token_id=token.token_id,
@@ -74,7 +78,7 @@ def create(
             valid_for=valid_for,
         )
     if as_json:
-        print_json({"name": name, "scope": scope, "token": token.text, "expires_at": expires_at})
+        print_json({"token_name": name, "scope": scope, "token": token.text, "expires_at": expires_at})
         return
     # The token alone on standard output, so that a script can take it from there.
     typer.echo(f"{name} may {scope} {_until(expires_at)}. The token is shown this once:", err=True)
@@ -86,15 +90,16 @@ def list_known(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List every token that was ever made, without its secret."""
     from disarray.control.tokens import list_tokens
 
-    with control_session(configuration(context)) as connection:
+    with control_session(context) as connection:
         found = list_tokens(connection)
-    if as_json:
-        print_json([asdict(each) for each in found])
-    elif found:
-        rows = [[each.token_name, each.scope, _state(each), _day(each.last_used_at)] for each in found]
-        print_parts([Table(["name", "scope", "", "last used"], rows)])
-    else:
-        typer.echo("There is no token. Run: disarray token create NAME --scope read")
+    columns: Columns = {
+        "name": "token_name",
+        "scope": "scope",
+        "": _state,
+        "last used": lambda each: _day(each.last_used_at),
+    }
+    otherwise = "There is no token. Run: disarray token create NAME --scope read"
+    print_list(found, columns, as_json=as_json, otherwise=otherwise)
 
 
 @app.command()
@@ -102,10 +107,10 @@ def revoke(context: typer.Context, name: Name, *, by: By, as_json: AsJson = Fals
     """End a token at once. Its name is not given again: the records carry it."""
     from disarray.control.tokens import revoke_token
 
-    with control_session(configuration(context)) as connection:
+    with control_session(context) as connection:
         is_new = revoke_token(connection, name, by=by)
     if as_json:
-        print_json({"name": name, "revoked_now": is_new})
+        print_json({"token_name": name, "revoked_now": is_new})
     else:
         typer.echo(f"{name} is revoked." if is_new else f"{name} was revoked before.")
 

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import logging
-import time
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
 from disarray.cli.support.loglines import JsonLogs, LogLevel, start_logging
-from disarray.cli.support.rendering import AsJson, use_zone
+from disarray.cli.support.options import AsJson, Port
+from disarray.cli.support.project import configuration, extra_installed
+from disarray.cli.support.rendering import use_zone
 from disarray.cli.support.signals import stop_on_signals
-from disarray.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from disarray.agent.agent import Agent
-    from disarray.agent.state import StateFile
     from disarray.config import Config
-    from disarray.worker.workplace import Workplace
 
 log = logging.getLogger("disarray.up")
-
-STATE_FILE = Path("agent", "state.sqlite")
 
 
 def up(
@@ -49,10 +40,7 @@ def up(
     with_api: Annotated[
         bool, typer.Option("--api/--no-api", help="Serve the REST API and /metrics; [api] says where.")
     ] = True,
-    port: Annotated[
-        int | None,
-        typer.Option(min=0, max=65_535, help="Of the REST API; 8321 if not given, 0: a free one."),
-    ] = None,
+    port: Port = None,
     as_json: AsJson = False,
     log_level: LogLevel = "info",
     json_logs: JsonLogs = False,
@@ -67,31 +55,27 @@ def up(
     # With --once the summary tells it all, on standard output.
     start_logging("warning" if once and log_level == "info" else log_level, as_json=json_logs)
     stop = stop_on_signals()
-    try:
-        from disarray.agent.state import StateFile as AgentState
+    with extra_installed("all", purpose="`up`"):
+        from disarray.agent.state import STATE_FILE, StateFile
         from disarray.cli.commands.up_once import take_all_in
-        from disarray.cli.commands.worker import rest_server, scheduler_of, services_of, tell_start
+        from disarray.cli.support import worker_services
         from disarray.worker.process.local import open_workplace
         from disarray.worker.process.service import ThreadService, run_services
         from disarray.worker.process.settings import worker_settings
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`up` needs {error.name}; install it with `pip install 'disarray-pipeline[all]'`"
-        ) from error
     use_zone(context)
-    config = configuration(context, {"--port": None if port is None else str(port)})
+    config = configuration(context, {"--port": port})
     settings = worker_settings(config)
     with ExitStack() as stack:
         # First of all: a second `up` in the same folder is refused here, before it could end the first one's work.
-        state = AgentState(config.state_dir / STATE_FILE)
+        state = StateFile(config.state_dir / STATE_FILE)
         stack.callback(state.close)
         if not once:
             _stop_database_afterwards(config, stack)
         place = stack.enter_context(
             open_workplace(config, instance_name=settings.name, patterns=settings.patterns)
         )
-        scheduler = scheduler_of(place, settings)
-        watcher = watcher_of(config, place, state, on_queued=scheduler.wake)
+        scheduler = worker_services.make_scheduler(place, settings)
+        watcher = worker_services.make_watcher(config, place, state, on_queued=scheduler.wake)
         if once:
             raise typer.Exit(
                 take_all_in(
@@ -103,11 +87,12 @@ def up(
                     as_json=as_json,
                 )
             )
-        services = services_of(place, scheduler=scheduler, settings=settings, stop=stop)
-        if with_api:
-            services = {"api": rest_server(config, place), **services}
+        api = worker_services.make_rest_server(config, place) if with_api else None
+        services = worker_services.make_services(
+            place, scheduler=scheduler, settings=settings, stop=stop, api=api
+        )
         services["agent"] = ThreadService("agent", watcher.run, ended=stop)
-        tell_start(place, settings)
+        worker_services.log_start(place, settings)
         roots = sorted({root for dataset in place.datasets.values() for root in dataset.roots})
         log.info("watching %s; Ctrl-C ends it", ", ".join(roots))
         run_services(services, stop)
@@ -122,18 +107,3 @@ def _stop_database_afterwards(config: Config, stack: ExitStack) -> None:
 
     if embedded.status(config.state_dir).server is None:
         stack.callback(embedded.stop, config.state_dir)
-
-
-def watcher_of(config: Config, place: Workplace, state: StateFile, *, on_queued: Callable[[], None]) -> Agent:
-    """An agent that watches the roots of a workplace and queues straight into its database."""
-    from disarray.agent.agent import Agent as Watcher
-    from disarray.agent.settings import agent_settings
-    from disarray.broker.direct import DirectTransport
-
-    return Watcher(
-        list(place.datasets.values()),
-        agent_settings(config),
-        state=state,
-        transport=DirectTransport(place.pool, instance_name=place.holder.instance_name, on_queued=on_queued),
-        clock_us=lambda: time.time_ns() // 1_000,
-    )

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from disarray.cli.commands.conflicts import conflicts_line
-from disarray.cli.commands.ingest import sentence_of, sentence_of_rejects, told_of, told_rejects
 from disarray.cli.support import waiting
-from disarray.cli.support.rendering import counted, print_json, shown_instant, shown_number
+from disarray.cli.support.pass_report import pass_document, pass_sentence, rejects_document, rejects_sentence
+from disarray.cli.support.printing import print_json
+from disarray.cli.support.rendering import conflicts_line, counted, shown_instant, shown_number
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import Table, is_terminal, print_parts
 from disarray.cli.support.waiting import PlantState
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from disarray.agent.agent import Agent
     from disarray.worker.process.scheduler import Scheduler
@@ -36,6 +37,7 @@ class Summary:
 
     files: int = 0
     announced: int = 0
+    events: int = 0  # of the inbox, delivered
     processed: int = 0
     failed: int = 0
     passes: list[dict[str, Any]] = field(default_factory=list)
@@ -71,20 +73,24 @@ def take_all_in(
     allow_waiting: bool,
     as_json: bool,
 ) -> int:
-    """Scan, process until nothing is left, and tell where the plant stands; the exit code."""
+    """Scan, process until nothing is left, and print a summary; the exit code."""
     summary = Summary()
     began = time.monotonic()
     # No file is waited for: its last line counts, with or without an end of line.
     roots = watcher.drain(is_final=True, stop=stop)
     summary.files, summary.announced = watcher.counts.files, watcher.counts.notifications
+    for drained in place.inbox.drain() if place.inbox is not None else ():
+        summary.events += drained.delivered
+        if stop.is_set():
+            break
     with _shown_progress(_backlog(place), is_quiet=as_json) as advance:
         for report in _drained(scheduler, stop):
-            told = [told_of(place, committed) for committed in report.committed]
-            summary.passes += told
+            passes = [pass_document(place, committed) for committed in report.committed]
+            summary.passes += passes
             summary.failed += len(report.failed)
-            summary.rejected += map(told_rejects, report.rejects)
+            summary.rejected += map(rejects_document, report.rejects)
             summary.processed += len(report.completed)
-            advance(len(report.completed) + len(report.failed), told)
+            advance(len(report.completed) + len(report.failed), passes)
     scheduler.release_held()
     summary.stopped = stop.is_set()
     from disarray.control.status import queue_status
@@ -117,10 +123,10 @@ def _backlog(place: Workplace) -> int:
 def _shown_progress(total: int, *, is_quiet: bool) -> Iterator[Callable[[int, list[dict[str, Any]]], None]]:
     """A bar on a terminal, a sentence for each subject elsewhere."""
     if is_quiet:
-        yield lambda _count, _told: None
+        yield lambda _count, _passes: None
         return
     if not is_terminal():
-        yield _tell_plainly
+        yield _print_passes
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -134,24 +140,25 @@ def _shown_progress(total: int, *, is_quiet: bool) -> Iterator[Callable[[int, li
     with Progress(*columns, console=open_console(), transient=True) as bar:
         task = bar.add_task("files", total=total)
 
-        def advance(count: int, told: list[dict[str, Any]]) -> None:
-            newest = f"{told[-1]['subject']}: {told[-1]['arrival']}" if told else "files"
+        def advance(count: int, passes: list[dict[str, Any]]) -> None:
+            newest = f"{passes[-1]['subject']}: {passes[-1]['arrival']}" if passes else "files"
             bar.update(task, advance=count, description=newest)
 
         yield advance
 
 
-def _tell_plainly(_count: int, told: list[dict[str, Any]]) -> None:
-    for each in told:
-        typer.echo(sentence_of(each))
+def _print_passes(_count: int, passes: list[dict[str, Any]]) -> None:
+    for each in passes:
+        typer.echo(pass_sentence(each))
 
 
 def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
     passes, state = summary.passes, summary.state
     late = [each for each in passes if each["arrival"] == "late"]
+    given_up = counted(state.count("failed"), "file")
     left_out = (
-        f"{state.count('unmatched'):,} match no dataset, {state.count('refused'):,} are refused, "
-        f"{state.count('rejected'):,} gave no reading"
+        f"{state.count('unmatched'):,} without a dataset, {state.count('refused'):,} refused, "
+        f"{state.count('rejected'):,} without a reading"
     )
     yield Table(
         ["", ""],
@@ -162,30 +169,33 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
             ],
             [
                 "subjects",
-                f"{len({each['subject'] for each in passes}):,} changed, {len(late):,} by late data",
+                f"{_subjects(passes):,} changed, {_subjects(late):,} by late data",
             ],
             ["scanned", counted(sum(each["readings_scanned"] for each in passes), "reading")],
             ["shifted", counted(sum(each["bases_shifted"] for each in late), "base")],
             [
                 "failed",
-                f"{state.count('failed'):,} files given up; {state.count('retrying', 'queued'):,} wait in the queue",
+                f"{given_up} given up; {state.count('retrying', 'queued'):,} in the queue",
             ],
-            ["quarantine", f"{state.count('parked'):,} files wait for a decision"],
+            ["quarantine", f"{counted(state.count('parked'), 'file', verb='wait')} for a decision"],
             ["not taken", left_out],
             ["seconds", f"{summary.seconds:.1f}"],
         ],
     )
     # A dataset that was renamed has passes as well, in which its files leave it; nobody can ask it for numbers.
-    changed = {(each["dataset"], each["subject"]) for each in passes if each["dataset"] in place.datasets}
-    numbers = list(_numbers(place, sorted(changed)))
+    changed: dict[str, set[str]] = defaultdict(set)
+    for each in passes:
+        if each["dataset"] in place.datasets:
+            changed[each["subject"]].add(each["dataset"])
+    numbers = list(_numbers(place, changed))
     if numbers:
         yield Table(["subject", "metric", "value", "as of"], numbers)
         subject, metric = numbers[0][0].partition("/")[0], numbers[0][1]
         yield f"Next: disarray value {subject} {metric}    disarray status    disarray db stop"
     for each in summary.rejected[:SHOWN_FAILURES]:
-        yield sentence_of_rejects(each)
+        yield rejects_sentence(each)
     if len(summary.rejected) > SHOWN_FAILURES:
-        yield f"{len(summary.rejected) - SHOWN_FAILURES:,} more files have rejected rows; --json lists all."
+        yield f"{counted(len(summary.rejected) - SHOWN_FAILURES, 'more file')} with rejected rows; --json lists all."
     if summary.conflicts["readings"]:
         yield conflicts_line(summary.conflicts)
     yield from waiting.described(state)
@@ -193,15 +203,20 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
         yield "Stopped before the end: what was taken in is committed, the rest is queued. Run it again."
 
 
-def _numbers(place: Workplace, changed: list[tuple[str, str]]) -> Iterator[list[str]]:
+def _subjects(passes: list[dict[str, Any]]) -> int:
+    """How many subjects: one that has several datasets has a pass for each of them."""
+    return len({each["subject"] for each in passes})
+
+
+def _numbers(place: Workplace, changed: Mapping[str, set[str]]) -> Iterator[list[str]]:
+    """The newest values of the first subjects, those of one subject together; `changed` are their datasets."""
     from disarray.queries.metric_values import value_at
 
     with place.pool.connection() as connection:
-        for name, subject in changed[:SHOWN_SUBJECTS]:
-            for metric in place.datasets[name].metrics:
-                found = value_at(
-                    connection, place.lake, dataset=place.datasets[name], subject_key=subject, metric=metric
-                )
+        for subject in sorted(changed)[:SHOWN_SUBJECTS]:
+            datasets = [place.datasets[name] for name in sorted(changed[subject])]
+            for dataset, metric in [(each, metric) for each in datasets for metric in each.metrics]:
+                found = value_at(connection, place.lake, dataset=dataset, subject_key=subject, metric=metric)
                 for each in found.values[:SHOWN_CHANNELS]:
                     yield [
                         f"{subject}/{each.channel}" if each.channel else subject,

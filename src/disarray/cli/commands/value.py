@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from disarray.cli.support.options import AsJson, At, InDataset, InZone, OfChannel
+from disarray.cli.support.printing import print_json, print_pending_rebuilds
 from disarray.cli.support.project import open_project
 from disarray.cli.support.rendering import (
-    AsJson,
-    InDataset,
-    InZone,
-    OfChannel,
     parse_instant,
     parse_length,
-    print_json,
     shown_at,
     shown_instant,
     shown_number,
-    tell_rebuild,
     use_zone,
 )
 from disarray.cli.support.text_tables import Table, print_parts
@@ -32,9 +28,7 @@ def value(
     subject: str,
     metric: str,
     *,
-    at: Annotated[
-        str | None, typer.Option(help="An ISO time, in UTC if it names no zone; now if not given.")
-    ] = None,
+    at: At = None,
     channel: OfChannel = None,
     dataset: InDataset = None,
     zone: InZone = None,
@@ -42,7 +36,7 @@ def value(
 ) -> None:
     """Tell the value of a metric, now or at any instant, and whether it is final."""
     use_zone(context, zone)
-    at_us = None if at is None else parse_instant(at)
+    at_us = parse_instant(at)
     with open_project(context) as project:
         from disarray.queries.values import query_value
 
@@ -65,8 +59,8 @@ def value(
         typer.echo(f"{subject} has no reading at or before {at}; its first is at {first}.")
     for each in document.values:
         typer.echo(_sentence(document, each))
-    _tell_stale(document)
-    tell_rebuild([answer.subject])
+    _print_stale(document)
+    print_pending_rebuilds([answer.subject])
 
 
 def series(
@@ -89,9 +83,7 @@ def series(
 ) -> None:
     """List the values of a metric at regular instants: each the last one at or before it."""
     use_zone(context, zone)
-    from_us = None if from_ is None else parse_instant(from_)
-    to_us = None if to is None else parse_instant(to)
-    every_us = parse_length(every)
+    from_us, to_us, every_us = parse_instant(from_), parse_instant(to), parse_length(every)
     with open_project(context) as project:
         from disarray.queries.series import query_series
 
@@ -127,8 +119,8 @@ def series(
         for each in document.values
     ]
     print_parts([Table(["at", "channel", heading, "last reading", ""], rows)])
-    _tell_stale(document)
-    tell_rebuild([answer.subject])
+    _print_stale(document)
+    print_pending_rebuilds([answer.subject])
 
 
 def _state(value: Value) -> str:
@@ -150,7 +142,7 @@ def _sentence(document: Values, value: Value) -> str:
     )
 
 
-def _tell_stale(document: Values) -> None:
+def _print_stale(document: Values) -> None:
     if document.stale_from is not None:
         typer.echo(
             f"Numbers from {shown_at(document.stale_from)} on are stale: a repair is queued. Ask again."

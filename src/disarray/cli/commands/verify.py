@@ -2,32 +2,55 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session
-from disarray.cli.support.rendering import InZone, shown_instant, use_zone
-from disarray.cli.support.text_tables import Table, print_parts
-from disarray.config import FILE_NAME
-from disarray.errors import ConfigError
+from disarray.cli.support.options import AsJson, InZone, OfDataset, OfSubject
+from disarray.cli.support.printing import Columns, print_json, table_of
+from disarray.cli.support.project import chosen_dataset, configuration, control_session, extra_installed
+from disarray.cli.support.rendering import shown_instant, use_zone
+from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
-    from disarray.engine.verification.recompute import VerificationReport
+    from disarray.cli.support.text_tables import Table
+    from disarray.engine.verification.verification_report import VerificationReport
 
 SHOWN = 20
+DIFFERENCE_COLUMNS: Columns = {
+    "subject": lambda each: f"{each.dataset}/{each.subject_key}",
+    "what": "what",
+    "name": "name",
+    "channel": "channel",
+    "segment": lambda each: "" if each.segment_us is None else shown_instant(each.segment_us),
+    "stored": lambda each: _exact(each.stored),
+    "recomputed": lambda each: _exact(each.recomputed),
+}
+NOT_COMPARED_COLUMNS: Columns = {
+    "not final": lambda each: f"{each.dataset}/{each.subject_key}",
+    "from": lambda each: "" if each.stale_from_us is None else shown_instant(each.stale_from_us),
+    "why": "reason",
+}
+SEALED_COLUMNS: Columns = {
+    "sealed, not verified": lambda each: f"{each.dataset}/{each.subject_key}",
+    "segments": "segments",
+    "readings": "readings",
+}
+UNPROVEN_COLUMNS: Columns = {
+    "subject": "subject_key",
+    "not proven by its source": "source_uri",
+    "why": "reason",
+}
 
 
 def verify(
     context: typer.Context,
     *,
-    subject: Annotated[str | None, typer.Option(help="Only this subject.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    subject: OfSubject = None,
+    dataset: OfDataset = None,
     allow_vanished: Annotated[
         bool,
         typer.Option(
@@ -36,29 +59,22 @@ def verify(
         ),
     ] = False,
     zone: InZone = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Compute everything once more from the files, and compare it with what is stored, bit for bit."""
     use_zone(context, zone)
-    try:
+    with extra_installed("worker", purpose="`verify`"):
         from disarray.engine.session import start_session
-        from disarray.engine.verification.recompute import verify as recompute
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`verify` computes with Spark and needs {error.name}; "
-            "install it with `pip install 'disarray-pipeline[worker]'`"
-        ) from error
-    from disarray.formats.loader import load_datasets
-    from disarray.store.lake import Lake
+        from disarray.engine.verification.verify import verify as recompute
+        from disarray.queries.project import configured_datasets
+        from disarray.store.lake import Lake
 
     config = configuration(context)
-    datasets = {each.name: each for each in load_datasets(config.dataset_file)}
-    if dataset is not None and dataset not in datasets:
-        raise ConfigError(
-            f"{FILE_NAME} describes no dataset {dataset!r}; there are: {', '.join(sorted(datasets)) or 'none'}"
-        )
-    with control_session(config) as connection:
-        _tell_step("starting Spark")
+    datasets = configured_datasets(config)
+    if dataset is not None:
+        chosen_dataset(datasets, dataset)
+    with control_session(context) as connection:
+        _print_step("starting Spark")
         session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
         try:
             report = recompute(
@@ -68,20 +84,20 @@ def verify(
                 lake=Lake(config.lake_root),
                 subject_key=subject,
                 dataset=dataset,
-                on_step=_tell_step,
+                on_step=_print_step,
             )
         finally:
             session.stop()
     is_identical = report.is_identical(allow_vanished=allow_vanished)
     if as_json:
-        typer.echo(json.dumps(as_document(report, is_identical=is_identical)))
+        print_json(as_document(report, is_identical=is_identical))
     else:
         print_parts(describe(report, is_identical=is_identical))
     if not is_identical:
         raise typer.Exit(1)
 
 
-def _tell_step(what: str) -> None:
+def _print_step(what: str) -> None:
     """On standard error, line by line: hours of work look alike in a log and on a terminal."""
     typer.echo(f"… {what}", err=True)
 
@@ -106,47 +122,17 @@ def describe(report: VerificationReport, *, is_identical: bool) -> Iterator[Tabl
     compared = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in _compared(report).items())
     yield f"verify: {_verdict(report, is_identical=is_identical)}"
     yield f"compared: {compared}"
-    if report.differences:
-        yield Table(
-            ["subject", "what", "name", "channel", "segment", "stored", "recomputed"],
-            [
-                [
-                    f"{each.dataset}/{each.subject_key}",
-                    each.what,
-                    each.name,
-                    each.channel,
-                    _instant(each.segment_us),
-                    _shown(each.stored),
-                    _shown(each.recomputed),
-                ]
-                for each in report.differences[:SHOWN]
-            ],
-        )
-        yield from _rest(len(report.differences), "differences")
-    if report.not_compared:
-        yield Table(
-            ["not final", "from", "why"],
-            [
-                [f"{each.dataset}/{each.subject_key}", _instant(each.stale_from_us), each.reason]
-                for each in report.not_compared[:SHOWN]
-            ],
-        )
-        yield from _rest(len(report.not_compared), "subjects")
-    if report.sealed:
-        yield Table(
-            ["sealed, not verified", "segments", "readings"],
-            [
-                [f"{each.dataset}/{each.subject_key}", f"{each.segments:,}", f"{each.readings:,}"]
-                for each in report.sealed[:SHOWN]
-            ],
-        )
-        yield from _rest(len(report.sealed), "subjects")
-    if report.unproven:
-        yield Table(
-            ["subject", "not proven by its source", "why"],
-            [[each.subject_key, each.source_uri, each.reason] for each in report.unproven[:SHOWN]],
-        )
-        yield from _rest(len(report.unproven), "files")
+    yield from _shown(report.differences, DIFFERENCE_COLUMNS, "differences")
+    yield from _shown(report.not_compared, NOT_COMPARED_COLUMNS, "subjects")
+    yield from _shown(report.sealed, SEALED_COLUMNS, "subjects")
+    yield from _shown(report.unproven, UNPROVEN_COLUMNS, "files")
+
+
+def _shown(found: Sequence[object], columns: Columns, noun: str) -> Iterator[Table | str]:
+    if found:
+        yield table_of(found[:SHOWN], columns)
+    if len(found) > SHOWN:
+        yield f"… and {len(found) - SHOWN} more {noun}; --json lists them"
 
 
 def _compared(report: VerificationReport) -> dict[str, int]:
@@ -167,16 +153,7 @@ def _verdict(report: VerificationReport, *, is_identical: bool) -> str:
     return "not final" if report.not_compared else "not proven"
 
 
-def _rest(count: int, noun: str) -> Iterator[str]:
-    if count > SHOWN:
-        yield f"… and {count - SHOWN} more {noun}; --json lists them"
-
-
-def _instant(event_us: int | None) -> str:
-    return "" if event_us is None else shown_instant(event_us)
-
-
-def _shown(value: float | str | None) -> str:
+def _exact(value: float | str | None) -> str:
     if isinstance(value, float):
         return f"{value!r} ({value.hex()})"
     return "NULL" if value is None else str(value)

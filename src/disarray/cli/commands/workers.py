@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.context import configuration
-from disarray.cli.support.database_session import control_session, decision
-from disarray.cli.support.rendering import (
-    BY_HAND,
-    AsJson,
-    By,
-    DryRun,
-    Reason,
-    counted,
-    print_json,
-    shown_moment,
-    tell_dry_run,
-    use_zone,
-)
-from disarray.cli.support.text_tables import Table, print_parts
+from disarray.cli.support.options import BY_HAND, AsJson, By, DryRun, Reason
+from disarray.cli.support.printing import Columns, print_decision, print_list
+from disarray.cli.support.project import control_session, decision
+from disarray.cli.support.rendering import counted, use_zone
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,26 +26,17 @@ def list_workers(context: typer.Context, *, as_json: AsJson = False) -> None:
     from disarray.control.instances import list_instances
 
     use_zone(context)
-    with control_session(configuration(context)) as connection:
+    with control_session(context) as connection:
         found = list_instances(connection)
-    if as_json:
-        print_json([asdict(known) for known in found])
-        return
-    if not found:
-        typer.echo("No worker ever registered.")
-        return
-    rows = [
-        [
-            known.instance_name,
-            known.state,
-            " ".join(known.subject_patterns),
-            str(known.held_subjects),
-            str(known.claimed_items),
-            shown_moment(known.last_seen_at),
-        ]
-        for known in found
-    ]
-    print_parts([Table(["worker", "state", "serves", "holds", "claimed", "last seen"], rows)])
+    columns: Columns = {
+        "worker": "instance_name",
+        "state": "state",
+        "serves": lambda known: " ".join(known.subject_patterns),
+        "holds": "held_subjects",
+        "claimed": "claimed_items",
+        "last seen": "last_seen_at",
+    }
+    print_list(found, columns, as_json=as_json, otherwise="No worker ever registered.")
 
 
 @app.command()
@@ -119,12 +99,9 @@ def _change(
 ) -> None:
     from disarray.control.instances import InstanceState, list_instances
 
-    with control_session(configuration(context)) as connection, decision(connection, dry_run=dry_run):
+    with decision(context, dry_run=dry_run) as connection:
         change(connection, name, reason=reason, by=by)
         [known] = [each for each in list_instances(connection) if each.instance_name == name]
-    if as_json:
-        print_json(asdict(known) | {"dry_run": dry_run})
-        return
     rest = ""
     if known.state is not InstanceState.ACTIVE:
         rest = (
@@ -132,5 +109,4 @@ def _change(
             if known.claimed_items
             else " and idle"
         )
-    typer.echo(f"{name} is {known.state}{rest}.")
-    tell_dry_run(dry_run)
+    print_decision(asdict(known), [f"{name} is {known.state}{rest}."], dry_run=dry_run, as_json=as_json)

@@ -1,1 +1,4 @@
-"""What commands share: the project they work on, tables, wording of numbers and instants, signals."""
+"""What commands share: options, the project they work on, tables, instants and numbers as text, signals.
+
+Must not know the commands.
+"""

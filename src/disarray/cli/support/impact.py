@@ -5,24 +5,29 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from disarray.cli.support.pass_report import disagreement, rejects_document, rejects_summary
+from disarray.cli.support.printing import print_json
 from disarray.cli.support.rendering import (
     counted,
     json_instant,
-    shown_difference,
     shown_instant,
     shown_number,
+    signed,
 )
 from disarray.cli.support.spans import describe_spans, planned_spans
 from disarray.control import catalog
-from disarray.model.plan import FragmentState
+from disarray.model.fragments import FragmentState
 from disarray.model.segments import FIRST_US, LAST_US
 from disarray.worker.passes.report import Arrival, arrival_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping, Sequence
 
     from disarray.control.connections import Connection
     from disarray.worker.passes.rehearsal import RehearsedPlan
+    from disarray.worker.passes.report import FileRejects
 
 SHOWN_BUCKETS = 12
 
@@ -76,6 +81,9 @@ def describe(impact: Impact) -> Iterator[str]:
     if parked:
         readings = sum(fragment.readings for fragment in parked)
         yield f"  beyond the horizon: {counted(readings, 'reading')} would wait in quarantine"
+    won, lost = impact.rehearsed.conflicts
+    if won or lost:
+        yield f"  {disagreement(won, lost)} (by 'conflict' of the dataset)"
     for unit in plan.units:
         yield (
             f"  segment {shown_instant(unit.segment_us)} is scanned again: "
@@ -86,10 +94,10 @@ def describe(impact: Impact) -> Iterator[str]:
         yield f"  {name} {describe_spans(spans, verb='becomes')}"
     for total in preview.totals:
         name = f"{total.channel} {total.metric}" if total.channel else total.metric
-        told = known[name][-1] if name in known else None
-        if told is None or (told.old, told.new) != (total.old, total.new):
+        span = known[name][-1] if name in known else None
+        if span is None or (span.old, span.new) != (total.old, total.new):
             yield (
-                f"  newest {name} {shown_difference(total.old, total.new)} "
+                f"  newest {name} {signed((total.new or 0) - (total.old or 0))} "
                 f"({shown_number(total.old)} becomes {shown_number(total.new)})"
             )
     if impact.from_us is not None and not known and not preview.totals:
@@ -102,6 +110,40 @@ def describe(impact: Impact) -> Iterator[str]:
         )
 
 
+def print_impacts(
+    impacts: Sequence[Impact],
+    *,
+    failures: Mapping[str, str],
+    as_json: bool,
+    rejects: Sequence[FileRejects] = (),
+    otherwise: str = "",
+) -> None:
+    """What plans would do, what would be rejected and what would fail; `otherwise` is printed where there is nothing.
+
+    Ends the command with 1 where something would fail.
+    """
+    if as_json:
+        plans = [document(impact) for impact in impacts]
+        print_json(
+            {
+                "plans": plans,
+                "rejected": [rejects_document(each) for each in rejects],
+                "failures": failures,
+            }
+        )
+    else:
+        for line in (line for impact in impacts for line in describe(impact)):
+            typer.echo(line)
+        for each in rejects:
+            typer.echo(f"would be {rejects_summary(rejects_document(each))}")
+        for uri, failure in failures.items():
+            typer.echo(f"{uri} would fail: {failure}", err=True)
+        if otherwise and not impacts and not rejects and not failures:
+            typer.echo(otherwise)
+    if failures:
+        raise typer.Exit(1)
+
+
 def document(impact: Impact) -> dict[str, Any]:
     """The same for programs."""
     plan, preview = impact.rehearsed.plan, impact.rehearsed.impact
@@ -112,6 +154,8 @@ def document(impact: Impact) -> dict[str, Any]:
         "arrival": impact.arrival,
         "rebuild_pending": impact.rehearsed.is_rebuild_pending,
         "changed_from": json_instant(impact.from_us),
+        "conflicts_won": impact.rehearsed.conflicts[0],
+        "conflicts_lost": impact.rehearsed.conflicts[1],
         "fragments": {
             "added": sum(fragment.state is FragmentState.ACTIVE for fragment in changes.added),
             "parked": sum(fragment.state is FragmentState.PARKED for fragment in changes.added),

@@ -14,7 +14,7 @@ from disarray.model.printable import visible_json
 
 LEVELS = ("debug", "info", "warning", "error")
 
-LogLevel = Annotated[str, typer.Option("--log-level", help=f"How much is told: {', '.join(LEVELS)}.")]
+LogLevel = Annotated[str, typer.Option("--log-level", help=f"How much is logged: {', '.join(LEVELS)}.")]
 JsonLogs = Annotated[bool, typer.Option("--json-logs", help="One JSON object per line on standard error.")]
 
 
@@ -31,19 +31,19 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One object, one line."""
-        told = {
+        line = {
             "at": instant_of(record),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            told["traceback"] = self.formatException(record.exc_info)
-        return visible_json(json.dumps(told, ensure_ascii=False))
+            line["traceback"] = self.formatException(record.exc_info)
+        return visible_json(json.dumps(line, ensure_ascii=False))
 
 
 def start_logging(level: str, *, as_json: bool = False) -> None:
-    """Send all that is told from now on to standard error."""
+    """Send log lines to standard error from now on."""
     if level not in LEVELS:
         raise typer.BadParameter(f"{level!r} is none of: {', '.join(LEVELS)}", param_hint="--log-level")
     handler = logging.StreamHandler(sys.stderr)
@@ -56,6 +56,6 @@ def start_logging(level: str, *, as_json: bool = False) -> None:
 
 
 def instant_of(record: logging.LogRecord) -> str:
-    """When it was told."""
+    """When the event happened."""
     at = datetime.fromtimestamp(record.created, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"

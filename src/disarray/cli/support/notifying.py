@@ -33,6 +33,11 @@ def _notification(path: str, datasets: Mapping[str, Dataset]) -> Notification:
             f"no dataset of disarray.toml takes {path}; their files lie below {', '.join(roots)}. Nothing was "
             "queued. Run 'disarray formats try' on it: it proposes a dataset"
         )
+    if match.dataset.is_delivered:
+        raise ConfigError(
+            f"{path} belongs to dataset {match.dataset.name}, whose files are delivered by a source. Nothing was "
+            "queued: what the source delivered is queued already. To read it again: disarray files reingest"
+        )
     subject = match.subject or _subject_inside(uri, path, match.dataset)
     return Notification(uri, subject, Reason.QUIET, {"dataset": match.dataset.name})
 

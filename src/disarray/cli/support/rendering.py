@@ -1,65 +1,29 @@
-"""Instants, numbers and files as people write and read them."""
+"""Instants, lengths, numbers and events as people write and read them."""
 
 from __future__ import annotations
 
-import getpass
-import json
-import os
 from contextvars import ContextVar
 from datetime import UTC, datetime, tzinfo
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, overload
 
 import typer
 
 from disarray.errors import DisarrayError
-from disarray.model.documents import plain
-from disarray.model.printable import visible_json
 from disarray.model.segments import datetime_of, microseconds_of
 from disarray.queries.instants import read_instant, read_length
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
-    from disarray.control.connections import Connection
-    from disarray.control.metadata import Metadata
-    from disarray.queries.names import SubjectOf
+    from disarray.queries.events import FileEvent
 
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
-InDataset = Annotated[str | None, typer.Option("--dataset", help="Where a subject has several.")]
-OfChannel = Annotated[str | None, typer.Option("--channel", help="One series of many; all if not given.")]
-Reason = Annotated[str, typer.Option("--reason", help="Why; written down.")]
-By = Annotated[
-    str,
-    typer.Option(
-        "--by",
-        help="Who decides; written down.",
-        default_factory=lambda: operating_user(),
-        show_default="your user name",
-    ),
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Tell what would be done, and change nothing.")]
-Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
-InZone = Annotated[
-    str | None,
-    typer.Option("--zone", help="Show instants in this zone, such as Europe/Berlin; JSON stays in UTC."),
-]
-# Whoever looks at what is printed.
+# The zone of the person who reads what is printed.
 _VIEWER: ContextVar[tzinfo] = ContextVar("viewer", default=UTC)
-BY_HAND = "asked for by hand"
-
-
-def operating_user() -> str:
-    """Who is at the keyboard, as the operating system knows them."""
-    try:
-        return getpass.getuser()
-    except (OSError, KeyError):
-        # A container may run under a number that no name belongs to.
-        return f"user {os.getuid()}"
 
 
 def use_zone(context: typer.Context, given: str | None = None) -> None:
     """Show instants in a zone from now on, that of the flag or of the configuration, and read them in it."""
-    from disarray.cli.support.context import configuration
+    from disarray.cli.support.project import configuration
 
     name = configuration(context, {"--zone": given}).text("output.zone")
     if name == "UTC":
@@ -69,8 +33,16 @@ def use_zone(context: typer.Context, given: str | None = None) -> None:
     _VIEWER.set(pinned_zone(name))
 
 
-def parse_instant(text: str) -> int:
-    """Microseconds of an ISO time; one that names no zone is in the zone of the viewer, UTC unless told otherwise."""
+@overload
+def parse_instant(text: str) -> int: ...
+@overload
+def parse_instant(text: None) -> None: ...
+@overload
+def parse_instant(text: str | None) -> int | None: ...
+def parse_instant(text: str | None) -> int | None:
+    """Microseconds of an ISO time, if one is given; where it names no zone, that of the viewer holds."""
+    if text is None:
+        return None
     try:
         return read_instant(text, zone=_VIEWER.get())
     except DisarrayError as error:
@@ -90,9 +62,9 @@ def shown_instant(us: int | None) -> str:
     return "-" if us is None else _iso(datetime_of(us), _VIEWER.get())
 
 
-def shown_at(instant: datetime) -> str:
+def shown_at(instant: datetime | None) -> str:
     """The same of an instant of an answer."""
-    return shown_instant(microseconds_of(instant))
+    return "-" if instant is None else shown_instant(microseconds_of(instant))
 
 
 def json_instant(us: int | None) -> str | None:
@@ -116,35 +88,20 @@ def shown_number(number: float | None, unit: str = "") -> str:
     return f"{text} {unit}".rstrip()
 
 
-def shown_difference(old: float | None, new: float | None) -> str:
+def signed(difference: float) -> str:
     """By how much a number changes, with its sign."""
-    difference = (new or 0) - (old or 0)
     return f"{difference:+,}" if isinstance(difference, int) else f"{difference:+,.12g}"
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things: 1 segment, 2,000 segments."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+def counted(number: int, noun: str, *, verb: str = "") -> str:
+    """A number of things, and what they do: 1 segment, 2,000 segments, 1 file waits, 2 files wait."""
+    if number == 1:
+        return f"1 {noun} {verb}s" if verb else f"1 {noun}"
+    return f"{number:,} {noun}s {verb}".rstrip()
 
 
-def tell_rebuild(subjects: Sequence[SubjectOf], *, err: bool = False) -> None:
-    """Say whose numbers are still those of a former definition."""
-    waiting = [each for each in subjects if each.rebuilt is not None]
-    for name in sorted({each.dataset.name for each in waiting}):
-        of_dataset = [each for each in waiting if each.dataset.name == name]
-        done, count = of_dataset[0].rebuilt or (0, 0)
-        shown = ", ".join(each.subject_key for each in of_dataset[:5]) + (" …" if len(of_dataset) > 5 else "")
-        typer.echo(
-            f"Dataset '{name}' was defined anew, and numbers of {shown} are still as defined before: a rebuild is "
-            f"pending ({done} of {count} subjects rebuilt).",
-            err=err,
-        )
-
-
-def shown_moment(moment: datetime | None) -> str:
+def shown_moment(moment: datetime) -> str:
     """When something happened, to the second."""
-    if moment is None:
-        return "-"
     return _iso(moment.replace(microsecond=0), _VIEWER.get()).replace("T", " ", 1)
 
 
@@ -154,33 +111,21 @@ def shown_minute(moment: datetime) -> str:
     return f"{text[:16]}{text[19:]}"
 
 
-def shown_event(event_type: str, instance_name: str | None, told: Metadata) -> list[str]:
-    """What happened, who did it, and what was said about it."""
-    details = [str(told[key]) for key in ("reason", "outcome", "change", "error", "message") if told.get(key)]
-    return [event_type, told.get("by") or instance_name or "-", ", ".join(details)]
+def event_actor(event: FileEvent) -> str:
+    """Who did it: the person who asked, else the worker."""
+    return str(event.metadata.get("by") or event.instance_name or "-")
 
 
-def tell_dry_run(is_dry: bool) -> None:
-    """Say that what was just told did not happen."""
-    if is_dry:
-        typer.echo("This was a dry run: nothing was changed.")
+def event_details(event: FileEvent) -> str:
+    """The reason, the outcome and the error that were written down with an event."""
+    keys = ("reason", "outcome", "change", "error", "message")
+    return ", ".join(str(event.metadata[key]) for key in keys if event.metadata.get(key))
 
 
-def tell_more(is_cut: bool, limit: int) -> None:
-    """Say that a list was cut off."""
-    if is_cut:
-        typer.echo(f"There are more than {limit}; --limit shows them.", err=True)
-
-
-def print_json(document: Any, *, err: bool = False) -> None:
-    """One JSON document, floats with every bit, instants in UTC."""
-    written = json.dumps(plain(document), indent=2, default=str, ensure_ascii=False)
-    typer.echo(visible_json(written), err=err)
-
-
-def known_uri(connection: Connection, file: str) -> tuple[str, Metadata]:
-    """The uri under which a file is known, and what is known of it; a path or a uri may be given."""
-    from disarray.queries.files import find_file
-
-    known = find_file(connection, file)
-    return known["source_uri"], known
+def conflicts_line(conflicts: Mapping[str, int]) -> str:
+    """How far files disagree, and where to look."""
+    return (
+        "Files disagree: what another says under the same key counts instead of "
+        f"{counted(conflicts['readings'], 'reading')} ({counted(conflicts['pairs_of_files'], 'pair')} of files). "
+        "See: disarray conflicts"
+    )

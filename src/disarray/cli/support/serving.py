@@ -58,7 +58,7 @@ class RestServer:
                 f"the REST server needs {error.name}; install it with `pip install 'disarray-pipeline[web]'`"
             ) from error
         config, limits = self._config, Limits()
-        host, port, lake = config.text("api.host"), _port(config), Lake(config.lake_root)
+        host, port, lake = config.text("api.host"), config.number("api.port"), Lake(config.lake_root)
         is_embedded = config.dsn is None and is_loopback(host) and not self._require_token
         with ExitStack() as stack:
             pool = stack.enter_context(
@@ -86,15 +86,6 @@ class RestServer:
     def stop(self) -> None:
         """Let requests that are under way end, for a few seconds, and stop."""
         self._open.close()
-
-
-def _port(config: Config) -> int:
-    text = config.text("api.port")
-    if not (text.isascii() and text.isdigit() and int(text) < 65_536):
-        raise ConfigError(
-            f"api.port is a number up to 65535, not {text!r} ({config.origin('api.port')}). Nothing was started."
-        )
-    return int(text)
 
 
 class Previewer:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from disarray.cli.support.rendering import counted, shown_instant, shown_number
+from disarray.cli.support.rendering import counted, shown_instant, shown_number, signed
 from disarray.model.segments import microseconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from disarray.control.commits import RestatedSpan
+    from disarray.control.previews import RestatedSpan
     from disarray.control.values import Number
     from disarray.queries.restatements import Restatement
 
@@ -101,24 +101,20 @@ def _is_ramp(span: Span, last: Span) -> bool:
 def _span(span: Span, verb: str) -> str:
     became = f"({shown_number(span.old)} {verb} {shown_number(span.new)})"
     if span.to_us is None:
-        return f"{_signed((span.new or 0) - (span.old or 0))} from {_short(span.from_us)} on {became}"
+        return f"{signed((span.new or 0) - (span.old or 0))} from {_short(span.from_us)} on {became}"
     between = f"from {_short(span.from_us)} to {_short(span.to_us)}"
     if span.from_us == span.to_us:
         between = f"at {_short(span.from_us)}"
     if span.new is None:
         return f"no value {between} ({shown_number(span.old)} before)"
     if span.delta is not None:
-        return f"{_signed(span.delta)} {between} {became}"
+        return f"{signed(span.delta)} {between} {became}"
     if span.least is None or span.greatest is None:
         return f"other values {between}, at its end {became}"
-    return f"{_signed(span.least)} to {_signed(span.greatest)} {between} {became}"
+    return f"{signed(span.least)} to {signed(span.greatest)} {between} {became}"
 
 
 def _short(us: int) -> str:
     """Without seconds where there are none; the zone of the viewer stays at the end."""
     text = shown_instant(us)
     return f"{text[:16]}{text[19:]}" if us % 60_000_000 == 0 else text
-
-
-def _signed(number: Number) -> str:
-    return f"{number:+,}" if isinstance(number, int) else f"{number:+,.12g}"

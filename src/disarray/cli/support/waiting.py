@@ -48,6 +48,7 @@ _SENTENCES: Mapping[str, Callable[[str, str], str]] = {
     "retrying": lambda file, why: (
         f"failed: {file} is tried again later: {why}. See: disarray files show {shlex.quote(file)}"
     ),
+    "events": lambda dataset, why: f"events of {dataset}: {why}. See: disarray inbox dead-letters",
     "queued": lambda file, _: f"{file} is queued. See: disarray status",
     "parked": lambda file, why: (
         f"{file} is in quarantine, all or part of it. See: disarray quarantine preview {shlex.quote(file)} ({why})"
@@ -84,6 +85,7 @@ class PlantState:
 
 def plant_state(connection: Connection, roots: RootsReport) -> PlantState:
     """What a look at the roots and the database say together."""
+    from disarray.control.raw_events import count_raw_events
     from disarray.control.status import list_waiting
 
     found: dict[str, WaitingFiles] = dict.fromkeys(_SENTENCES, WaitingFiles())
@@ -92,6 +94,14 @@ def plant_state(connection: Connection, roots: RootsReport) -> PlantState:
         of_kind = [row for row in rows if row.kind == kind]
         files = tuple(WaitingFile(row.source_uri, row.message) for row in of_kind)
         found[kind] = WaitingFiles(of_kind[0].files, files)
+    inboxes = [each for each in count_raw_events(connection) if each.dead or each.pending]
+    found["events"] = WaitingFiles(
+        sum(each.dead + each.pending for each in inboxes),
+        tuple(
+            WaitingFile(each.dataset, f"{each.dead:,} were given up, {each.pending:,} wait in the inbox")
+            for each in inboxes
+        ),
+    )
     found["unreadable"] = _bounded(roots.unreadable)
     found["refused"] = _bounded(roots.refused)
     found["unmatched"] = _bounded(dict.fromkeys(roots.unmatched))
@@ -105,7 +115,7 @@ def described(state: PlantState) -> Iterator[str]:
         for each in waiting.files[:SHOWN_FILES]:
             yield sentence(each.file, (each.message or "no reason was noted").rstrip("."))
         if waiting.count > SHOWN_FILES:
-            yield f"{waiting.count - SHOWN_FILES:,} more are {kind}; --json lists {LISTED_FILES:,} of them"
+            yield f"{counted(waiting.count - SHOWN_FILES, 'more file')} {kind}; --json lists {LISTED_FILES:,}"
     for empty in state.empty_globs:
         yield (
             f"no file ever matched {empty.glob!r} of dataset '{empty.dataset.name}' below "

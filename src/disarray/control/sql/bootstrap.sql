@@ -3,7 +3,9 @@ do $$
 declare
     v_role text;
 begin
-    foreach v_role in array array['disarray_owner', 'disarray_agent', 'disarray_worker', 'disarray_operator', 'disarray_reader']
+    foreach v_role in array array[
+        'disarray_owner', 'disarray_agent', 'disarray_producer', 'disarray_worker', 'disarray_operator', 'disarray_reader'
+    ]
     loop
         -- Roles belong to the whole server: who migrates a second database of it need not be able to create any.
         continue when exists (select from pg_roles where rolname = v_role);

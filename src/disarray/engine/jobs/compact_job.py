@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from disarray.errors import DisarrayError, FragmentMismatchError
 from disarray.kernels.fragments.fragment_reader import FragmentReader
-from disarray.kernels.fragments.fragment_writer import FragmentFile, FragmentWriter
+from disarray.kernels.fragments.fragment_writer import FragmentWriter
 from disarray.kernels.scanning.compaction import identity_of, join_fragments
 from disarray.kernels.scanning.digests import digest_readings
 from disarray.kernels.scanning.merging import merge_fragments
 from disarray.model.description.format import EVENT_US, POSITION
 from disarray.model.description.scan_spec import ScanSpec, scan_spec_of
-from disarray.model.plan import FragmentState, scan_unit
+from disarray.model.fragments import FragmentState
+from disarray.model.scan_units import scan_unit
 from disarray.store.fragments import fragment_inputs
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from disarray.model.compaction import MergeGroup
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.read_spec import ReadSpec
-    from disarray.model.plan import Extent, FragmentEntry
+    from disarray.model.fragments import Extent, FragmentEntry, LakeFile
     from disarray.store.lake import Lake
 
 # What one file holds at most: a scan of one segment must not wait for the footer of a thousand.
@@ -92,7 +93,7 @@ class CompactedSegment:
 class CompactedFile:
     """A finished file, the segments that it serves, and those that could not be compacted, with the reason."""
 
-    file: FragmentFile | None
+    file: LakeFile | None
     segments: tuple[CompactedSegment, ...]
     failures: dict[int, str]
 
@@ -166,7 +167,7 @@ def _write_segment(
 ) -> tuple[tuple[FragmentEntry, ...], str]:
     """Write what is merged of a segment; the entries of it, and what the segment was recognized by before.
 
-    Every row group is read once, whoever needs it: one by one, the footer of a file is read for each of its thousand.
+    Each row group is read once for all that need it: one by one, a footer would be read for each of its thousand.
     """
     distinct = tuple({fragment.extent: fragment for fragment in segment.fragments}.values())
     inputs = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from disarray.errors import DisarrayError, FragmentWriteError
 from disarray.failpoints import failpoint
-from disarray.kernels.fragments.fragment_writer import FragmentFile, FragmentWriter
+from disarray.kernels.fragments.fragment_writer import FragmentWriter
 from disarray.kernels.reading.file_reader import read_file
 from disarray.kernels.reading.opening import open_beneath
 from disarray.kernels.reading.outcome import ReadOutcome, ReadStatus
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.kernels.reading.outcome import ReadRequest
     from disarray.kernels.reading.stretches import Stretch
+    from disarray.model.fragments import LakeFile
     from disarray.store.lake import Lake
 
     Read = TypeVar("Read", ReadOutcome, Stretch)
@@ -36,7 +37,7 @@ TASK_LOOKS = 1000
 
 @dataclass(frozen=True, slots=True)
 class ReadUnit:
-    """One file, or one byte range of a big one; `number` is the request's place in the job."""
+    """One file, or one byte range of a big one; `number` is the index of the request in the job."""
 
     number: int
     request: ReadRequest
@@ -58,7 +59,7 @@ class ReadTaskResult:
 
     outcomes: dict[int, ReadOutcome]
     stretches: dict[tuple[int, int], Stretch | None]
-    file: FragmentFile | None
+    file: LakeFile | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class ReadJobResult:
     """Outcomes in the order of the requests, and the files that hold their fragments."""
 
     outcomes: tuple[ReadOutcome, ...]
-    files: tuple[FragmentFile, ...]
+    files: tuple[LakeFile, ...]
 
 
 def read_files(runner: Runner, requests: Sequence[ReadRequest], *, lake: Lake, run_id: UUID) -> ReadJobResult:
@@ -132,7 +133,7 @@ def read_task(task: ReadTask) -> ReadTaskResult:
         failpoint("read.written", about=task.path)
         return ReadTaskResult(
             {number: _with_digests(outcome, writer) for number, outcome in outcomes.items()},
-            {place: stretch and _with_digests(stretch, writer) for place, stretch in stretches.items()},
+            {key: stretch and _with_digests(stretch, writer) for key, stretch in stretches.items()},
             file,
         )
     except FragmentWriteError as error:

@@ -10,7 +10,7 @@ import json
 import logging
 from collections import Counter, defaultdict
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,14 +28,14 @@ from disarray.store.fragments import fragment_inputs
 from disarray.store.staging import RowsWanted, StagedParts, StagedRows, StagingFile
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from disarray.engine.runner import Runner
     from disarray.kernels.scanning.segment_rows import FragmentInput
     from disarray.kernels.scanning.segment_scan import ScanResult
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import ScanUnit
+    from disarray.model.scan_units import ScanUnit
     from disarray.store.lake import Lake
 
 log = logging.getLogger(__name__)
@@ -59,6 +59,21 @@ class SegmentScan:
     rows: RowsWanted | None = None
     former: Dataset | None = None  # the definition that its numbers were made under; None: `dataset`
 
+    @property
+    def segment(self) -> Segment:
+        """From when to when it goes."""
+        return Segment(self.unit.segment_us, self.unit.segment_us + self.dataset.segment_length_us)
+
+    @property
+    def spec(self) -> ScanSpec:
+        """How its fragments become numbers."""
+        return scan_spec_of(self.dataset, self.subject_key)
+
+    @property
+    def former_spec(self) -> ScanSpec:
+        """How they became the numbers that are stored."""
+        return scan_spec_of(self.former or self.dataset, self.subject_key)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
@@ -68,32 +83,20 @@ class ScannedSegment:
     """
 
     segment: Row
-    metrics: Sequence[Row]
-    rollups: Sequence[Row]
     conflicts: Sequence[Row]
+    metrics: Sequence[Row] = ()
+    rollups: Sequence[Row] = ()
     rows: StagedRows | None = None
     parts: StagedParts | None = None
     stretches: Sequence[Row] | None = None  # where folds are others than before; None: not known, not asked
 
 
 @dataclass(frozen=True, slots=True)
-class ScanRequest:
-    """A scan as a task gets it: paths are absolute, and nothing has to be looked up."""
-
-    dataset: str
-    spec: ScanSpec
-    segment: Segment
-    unit: ScanUnit
-    paths: Mapping[str, str]  # as the catalog keeps them → absolute
-    rows: RowsWanted | None
-    former: ScanSpec
-
-
-@dataclass(frozen=True, slots=True)
 class ScanTask:
-    """Segments for one task; the rows that it stages go into one file."""
+    """Segments for one task, and the lake that it reads; the rows that it stages go into one file."""
 
-    requests: tuple[ScanRequest, ...]
+    scans: tuple[SegmentScan, ...]
+    lake: Lake
     staging: str | None
 
 
@@ -120,38 +123,19 @@ def scan_readable_segments(
 ) -> ScanJobResult:
     """Scan many segments, packed into tasks by readings. One that is damaged or missing never fails the others.
 
-    Rows that are wanted, and summaries and rollup parts beyond a few, are staged in files of a folder, which whoever
-    asked for them removes. Without a folder all come back.
+    Rows that are wanted, and summaries and rollup parts beyond a few, are staged in files of a folder, which the caller
+    removes. Without a folder all come back.
     """
-    specs = {
-        (scan.dataset.name, scan.subject_key): scan_spec_of(scan.dataset, scan.subject_key) for scan in scans
-    }
-    requests = [
-        ScanRequest(
-            dataset=scan.dataset.name,
-            spec=specs[scan.dataset.name, scan.subject_key],
-            segment=Segment(scan.unit.segment_us, scan.unit.segment_us + scan.dataset.segment_us),
-            unit=scan.unit,
-            paths={
-                fragment.path: lake.absolute(fragment.path)
-                for fragment in (
-                    *scan.unit.fragments,
-                    *(() if scan.unit.former is None else scan.unit.former.fragments),
-                )
-            },
-            rows=scan.rows,
-            former=scan_spec_of(scan.former, scan.subject_key)
-            if scan.former is not None
-            else specs[scan.dataset.name, scan.subject_key],
-        )
-        for scan in scans
-    ]
-    weights = [request.unit.readings for request in requests]
+    weights = [scan.unit.readings for scan in scans]
     count = task_count(weights, cores=runner.cores, most_per_task=TASK_READINGS)
-    tasks = []
-    for number, indices in enumerate(pack_by_weight(weights, tasks=count)):
-        own = tuple(requests[index] for index in indices)
-        tasks.append(ScanTask(own, None if staging is None else str(staging / f"{number:05d}.rows")))
+    tasks = [
+        ScanTask(
+            tuple(scans[index] for index in indices),
+            lake,
+            None if staging is None else str(staging / f"{number:05d}.rows"),
+        )
+        for number, indices in enumerate(pack_by_weight(weights, tasks=count))
+    ]
     results = runner.run(scan_task, tasks)
     return ScanJobResult(
         {key: scanned for result in results for key, scanned in result.scanned.items()},
@@ -166,10 +150,10 @@ def scan_task(task: ScanTask) -> ScanJobResult:
         reader = stack.enter_context(FragmentReader())
         staging = stack.enter_context(StagingFile(task.staging)) if task.staging is not None else None
         inline = 0
-        for request in task.requests:
-            key = request.dataset, request.spec.subject, request.segment.start_us
+        for scan in task.scans:
+            key = scan.dataset.name, scan.subject_key, scan.unit.segment_us
             try:
-                scanned = _scan(request, reader, staging, inline_rows=INLINE_ROWS - inline)
+                scanned = _scan(scan, task.lake, reader, staging, inline_rows=INLINE_ROWS - inline)
             except (FragmentReadError, FragmentMismatchError) as error:
                 result.failures[key] = str(error)
                 continue
@@ -179,89 +163,73 @@ def scan_task(task: ScanTask) -> ScanJobResult:
 
 
 def _scan(
-    request: ScanRequest, reader: FragmentReader, staging: StagingFile | None, *, inline_rows: int
+    scan: SegmentScan,
+    lake: Lake,
+    reader: FragmentReader,
+    staging: StagingFile | None,
+    *,
+    inline_rows: int,
 ) -> ScannedSegment:
-    unit = request.unit
-    failpoint("scan.segment", about=request.spec.subject)
-    inputs = fragment_inputs(
-        reader,
-        unit.fragments,
-        request.paths.__getitem__,
-        subject_key=request.spec.subject,
-    )
-    result = scan_segment(
-        request.segment,
-        inputs,
-        request.spec,
-        keep_readings=request.rows is not None,
-    )
+    failpoint("scan.segment", about=scan.subject_key)
+    spec = scan.spec
+    inputs = fragment_inputs(reader, scan.unit.fragments, lake.absolute, subject_key=scan.subject_key)
+    result = scan_segment(scan.segment, inputs, spec, keep_readings=scan.rows is not None)
     rows = None
-    if request.rows is not None and result.kept is not None and staging is not None:
-        rows = staging.put(
-            result.kept, request.rows, subject=request.spec.subject, segment_us=request.segment.start_us
-        )
-    segment = _segment_row(request, result) | {"table_digest": None if rows is None else rows.digest}
-    conflicts = conflict_rows(result)
-    stretches = _stretches(request, reader, inputs, result)
-    metrics, rollups = _named(result.summaries), _named(result.rollup_parts)
+    if scan.rows is not None and result.kept is not None and staging is not None:
+        rows = staging.put(result.kept, scan.rows, subject=scan.subject_key, segment_us=scan.unit.segment_us)
+    metrics, rollups = result.summaries, result.rollup_parts
+    scanned = ScannedSegment(
+        segment=_segment_row(scan, result) | {"table_digest": None if rows is None else rows.digest},
+        conflicts=conflict_rows(result),
+        rows=rows,
+        stretches=_stretches(scan, lake, reader, inputs=inputs, result=result, spec=spec),
+    )
     if staging is not None and metrics.num_rows + rollups.num_rows > inline_rows:
-        parts = staging.put_parts({"metrics": metrics, "rollups": rollups})
-        return ScannedSegment(
-            segment=segment,
-            metrics=(),
-            rollups=(),
-            conflicts=conflicts,
-            rows=rows,
-            parts=parts,
-            stretches=stretches,
-        )
-    keys = {"dataset": request.dataset, "subject_key": request.spec.subject}
-    return ScannedSegment(
-        segment=segment,
+        return replace(scanned, parts=staging.put_parts({"metrics": metrics, "rollups": rollups}))
+    keys = {"dataset": scan.dataset.name, "subject_key": scan.subject_key}
+    return replace(
+        scanned,
         metrics=[keys | row for row in metrics.to_pylist()],
         rollups=[keys | row for row in rollups.to_pylist()],
-        conflicts=conflicts,
-        rows=rows,
-        stretches=stretches,
     )
 
 
 def _stretches(
-    request: ScanRequest, reader: FragmentReader, inputs: Sequence[FragmentInput], result: ScanResult
+    scan: SegmentScan,
+    lake: Lake,
+    reader: FragmentReader,
+    *,
+    inputs: Sequence[FragmentInput],
+    result: ScanResult,
+    spec: ScanSpec,
 ) -> list[Row] | None:
     """Where the folds differ from those of the segment as it is before the commit; None where that is not known."""
-    former = request.unit.former
+    former, former_spec = scan.unit.former, scan.former_spec
     if former is None:
         return None
-    if request.former == request.spec and former.digest == result.digest:
+    if former_spec == spec and former.digest == result.digest:
         return []
+    known = {
+        fragment.extent: each.readings for fragment, each in zip(scan.unit.fragments, inputs, strict=True)
+    }
     try:
         before = fold_segment(
-            request.segment,
+            scan.segment,
             fragment_inputs(
-                reader,
-                former.fragments,
-                request.paths.__getitem__,
-                subject_key=request.spec.subject,
-                known={
-                    fragment.extent: each.readings
-                    for fragment, each in zip(request.unit.fragments, inputs, strict=True)
-                },
+                reader, former.fragments, lake.absolute, subject_key=scan.subject_key, known=known
             ),
-            request.former,
+            former_spec,
         )
     except (DisarrayError, OSError, pa.ArrowException) as error:
         # What goes may be what is damaged, and reading its file again is how that is mended.
         log.warning(
-            "what %s said from %s on can no longer be read (%s): by how much values change there is not told",
-            request.spec.subject,
-            datetime_of(request.segment.start_us),
+            "the former readings of %s from %s on cannot be read (%s): by how much values change is not recorded",
+            scan.subject_key,
+            datetime_of(scan.unit.segment_us),
             error,
         )
         return None
-    return [
-        {"segment_us": request.segment.start_us, **row} for row in compare_segments(before, result.folded)
-    ]
+    return [{"segment_us": scan.unit.segment_us, **row} for row in compare_segments(before, result.folded)]
 
 
 def conflict_rows(result: ScanResult) -> list[Row]:
@@ -285,33 +253,15 @@ def conflict_rows(result: ScanResult) -> list[Row]:
     ]
 
 
-def _segment_row(request: ScanRequest, result: ScanResult) -> Row:
+def _segment_row(scan: SegmentScan, result: ScanResult) -> Row:
     return {
-        "segment_us": request.segment.start_us,
-        "segment_end_us": request.segment.end_us,
-        "revision": request.unit.revision,
+        "segment_us": scan.segment.start_us,
+        "segment_end_us": scan.segment.end_us,
+        "revision": scan.unit.revision,
         "readings": result.readings,
-        "duplicates": result.duplicates + request.unit.copied_readings,
+        "duplicates": result.duplicates + scan.unit.copied_readings,
         "conflicts": result.conflicts,
         "first_us": result.first_us,
         "last_us": result.last_us,
         "digest": result.digest,
     }
-
-
-# What the kernels call a column, and what the catalog does.
-_COLUMN_NAMES = {
-    "segment_start_us": "segment_us",
-    "bucket_start_us": "bucket_us",
-    "first_reset_key": "first_reset",
-    "last_reset_key": "last_reset",
-}
-
-
-def _named(table: pa.Table) -> pa.Table:
-    return table.rename_columns([_COLUMN_NAMES.get(name, _typed_last(name)) for name in table.column_names])
-
-
-def _typed_last(name: str) -> str:
-    kind, _, rest = name.partition("_")
-    return f"{rest}_{kind}" if kind in ("int", "float") else name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, assert_never
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from disarray.engine.verification.readings import PLACE, SEGMENT
+from disarray.engine.verification.readings import ORDINAL, SEGMENT
 from disarray.model.description.format import EVENT_US, ColumnType
 from disarray.model.description.metrics import SMALLEST_HEIGHT, IntegralMethod, MetricKind
 from disarray.model.expression.spark_sql import spark_sql
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from disarray.model.expression.tree import Expression
 
 PIECE = "_piece"  # how many resets came before, within the partition
-EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
 
 
 def fold_metrics(
@@ -39,7 +38,7 @@ def fold_metrics(
     """The readings with `_point_…`, `_step_…` and `_local_…` of metrics that reset on the same columns."""
     [reset_on] = {metric.reset_on for metric in metrics}
     folded = _with_pieces(readings, reset_on, partition)
-    order = Window.partitionBy(*partition, PIECE).orderBy(SEGMENT, PLACE)
+    order = Window.partitionBy(*partition, PIECE).orderBy(SEGMENT, ORDINAL)
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     # One projection for each stage: Spark takes long to plan many small ones.
@@ -80,7 +79,7 @@ def _point(metric: Metric, types: Mapping[str, ColumnType]) -> Column:
 
 def _fold(metric: Metric) -> Column:
     steps = F.col(f"_step_{metric.name}")
-    if metric.kind in EXTREMES:
+    if metric.kind.is_extreme:
         return F.min(steps) if metric.kind is MetricKind.MIN else F.max(steps)
     return running_sum(steps, metric.type)
 
@@ -88,7 +87,7 @@ def _fold(metric: Metric) -> Column:
 def _with_pieces(readings: DataFrame, reset_on: Sequence[str], partition: Sequence[str]) -> DataFrame:
     if not reset_on:
         return readings.withColumn(PIECE, F.lit(0).cast("long"))
-    order = Window.partitionBy(*partition).orderBy(SEGMENT, PLACE)
+    order = Window.partitionBy(*partition).orderBy(SEGMENT, ORDINAL)
     so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     changed = F.lit(False)
     for name in reset_on:

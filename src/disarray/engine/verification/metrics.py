@@ -12,21 +12,19 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.engine.verification.folds import (
-    EXTREMES,
     PIECE,
     area_between,
     fold_metrics,
     increase_between,
     point_type,
 )
-from disarray.engine.verification.readings import ARROW_FUNCTION, PLACE, SEGMENT
+from disarray.engine.verification.readings import ARROW_FUNCTION, ORDINAL, SEGMENT
 from disarray.engine.verification.scratch import SUBJECT
 from disarray.model.description.format import CHANNEL, ColumnType
 from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
-    from collections.abc import Set as AbstractSet
 
     from pyspark.sql import Column, WindowSpec
 
@@ -44,8 +42,8 @@ def summarize(readings: DataFrame, dataset: Dataset) -> DataFrame:
         folded = fold_metrics(readings, metrics, types=dataset.column_types, partition=segment)
         pieces = folded.groupBy(*segment, PIECE).agg(
             F.count(F.lit(1)).alias("_readings"),
-            _text(F.min_by(_values(reset_on, dataset), PLACE), reset_on).alias("_first_reset"),
-            _text(F.max_by(_values(reset_on, dataset), PLACE), reset_on).alias("_last_reset"),
+            _text(F.min_by(_values(reset_on, dataset), ORDINAL), reset_on).alias("_first_reset"),
+            _text(F.max_by(_values(reset_on, dataset), ORDINAL), reset_on).alias("_last_reset"),
             *(_ends(metric).alias(f"_ends_{metric.name}") for metric in metrics),
         )
         last = F.max(PIECE).over(
@@ -106,7 +104,7 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
         folded = fold_metrics(readings, metrics, types=dataset.column_types, partition=series)
         so_far = (
             Window.partitionBy(*series, PIECE)
-            .orderBy(SEGMENT, PLACE)
+            .orderBy(SEGMENT, ORDINAL)
             .rowsBetween(Window.unboundedPreceding, Window.currentRow)
         )
         folded = folded.withColumns(
@@ -119,7 +117,7 @@ def whole_history(readings: DataFrame, dataset: Dataset) -> DataFrame:
         )
         at_end = folded.groupBy(*series, SEGMENT).agg(
             *(
-                F.max_by(F.struct(f"_local_{metric.name}", f"_size_{metric.name}"), PLACE).alias(
+                F.max_by(F.struct(f"_local_{metric.name}", f"_size_{metric.name}"), ORDINAL).alias(
                     f"_end_{metric.name}"
                 )
                 for metric in metrics
@@ -160,19 +158,19 @@ def _by_reset(metrics: Sequence[Metric]) -> dict[tuple[str, ...], list[Metric]]:
 
 def _ends(metric: Metric) -> Column:
     point = F.col(f"_point_{metric.name}")
-    place = F.when(point.isNotNull(), F.col(PLACE))
+    ordinal = F.when(point.isNotNull(), F.col(ORDINAL))
     return F.struct(
         F.count(point).alias("points"),
-        F.max_by(f"_local_{metric.name}", PLACE).alias("total"),
-        F.min_by(point, place).alias("first"),
-        F.max_by(point, place).alias("last"),
+        F.max_by(f"_local_{metric.name}", ORDINAL).alias("total"),
+        F.min_by(point, ordinal).alias("first"),
+        F.max_by(point, ordinal).alias("last"),
     )
 
 
 def _summary(metric: Metric, dataset: Dataset) -> Column:
     ends = F.col(f"_ends_{metric.name}")
     total = ends["total"]
-    if metric.kind not in EXTREMES:
+    if not metric.kind.is_extreme:
         total = F.coalesce(total, F.lit(0).cast(point_type(metric.type)))
     types = dataset.column_types
 
@@ -210,7 +208,7 @@ def _elements(metrics: Sequence[Metric]) -> dict[str, Column]:
         for metric in own:
             junction = F.when(F.col("metric") == metric.name, _junction(metric, kind)).otherwise(junction)
         added = F.when(F.col("_is_first"), zero).otherwise(former + junction)
-        element = F.when(_is_one_of(metrics, EXTREMES), former).otherwise(added)
+        element = F.when(_is_extreme(metrics), former).otherwise(added)
         found[f"_element_{kind}"] = F.when(F.col("metric").isin([metric.name for metric in own]), element)
     return found
 
@@ -218,15 +216,15 @@ def _elements(metrics: Sequence[Metric]) -> dict[str, Column]:
 def _bases(metrics: Sequence[Metric], in_island: WindowSpec) -> dict[str, Column]:
     so_far = in_island.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     return {
-        f"base_{kind}": F.when(_is_one_of(metrics, {MetricKind.MIN}), F.min(f"_element_{kind}").over(so_far))
-        .when(_is_one_of(metrics, {MetricKind.MAX}), F.max(f"_element_{kind}").over(so_far))
+        f"base_{kind}": F.when(_is_of(metrics, MetricKind.MIN), F.min(f"_element_{kind}").over(so_far))
+        .when(_is_of(metrics, MetricKind.MAX), F.max(f"_element_{kind}").over(so_far))
         .otherwise(F.sum(f"_element_{kind}").over(so_far))
         for kind in _TYPES
     }
 
 
 def _befores(metrics: Sequence[Metric], in_island: WindowSpec) -> dict[str, Column]:
-    is_base = _is_one_of(metrics, EXTREMES) | F.col("_is_first")
+    is_base = _is_extreme(metrics) | F.col("_is_first")
     return {
         f"before_{kind}": F.when(is_base, F.col(f"base_{kind}")).otherwise(
             F.lag(f"base_{kind}").over(in_island) + F.col(f"_former_{kind}")
@@ -235,8 +233,12 @@ def _befores(metrics: Sequence[Metric], in_island: WindowSpec) -> dict[str, Colu
     }
 
 
-def _is_one_of(metrics: Sequence[Metric], kinds: AbstractSet[MetricKind]) -> Column:
-    return F.col("metric").isin([metric.name for metric in metrics if metric.kind in kinds])
+def _is_of(metrics: Sequence[Metric], kind: MetricKind) -> Column:
+    return F.col("metric").isin([metric.name for metric in metrics if metric.kind is kind])
+
+
+def _is_extreme(metrics: Sequence[Metric]) -> Column:
+    return F.col("metric").isin([metric.name for metric in metrics if metric.kind.is_extreme])
 
 
 def _kind(metric: Metric) -> str:

@@ -41,7 +41,7 @@ ARROW_FUNCTION: Any = arrow_udf
 
 SEGMENT = "_segment_us"
 ARRIVAL = "_arrival"
-PLACE = "_place"  # in the canonical order of the segment
+ORDINAL = "_ordinal"  # in the canonical order of the segment
 
 SPARK_TYPES: dict[ColumnType, DataType] = {
     ColumnType.FLOAT64: DoubleType(),
@@ -77,7 +77,7 @@ def load_readings(session: SparkSession, dataset: Dataset, files: Sequence[str])
         [StructField(name, types.get(name, StringType())) for name in scratch_schema(spec).names]
     )
     readings = session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
-    start = F.col(EVENT_US) - F.pmod(EVENT_US, F.lit(dataset.segment_us))
+    start = F.col(EVENT_US) - F.pmod(EVENT_US, F.lit(dataset.segment_length_us))
     return readings.withColumn(SEGMENT, start)
 
 
@@ -121,8 +121,8 @@ def winners(readings: DataFrame, dataset: Dataset, arrivals: DataFrame | None = 
     canonical = Window.partitionBy(SUBJECT, SEGMENT).orderBy(
         *order, F.asc(URI), F.asc(GENERATION), F.asc(POSITION)
     )
-    return kept.withColumn(PLACE, F.row_number().over(canonical)).select(
-        SUBJECT, SEGMENT, PLACE, EVENT_US, CHANNEL, *columns
+    return kept.withColumn(ORDINAL, F.row_number().over(canonical)).select(
+        SUBJECT, SEGMENT, ORDINAL, EVENT_US, CHANNEL, *columns
     )
 
 
@@ -147,7 +147,7 @@ def segment_digests(readings: DataFrame, dataset: Dataset) -> DataFrame:
     # Spark has no such hash of its own, and does not count beside a function of ours.
     count, digest = ARROW_FUNCTION(_count, "long"), ARROW_FUNCTION(_digest_of(dataset), "string")
     return readings.groupBy(F.col(SUBJECT).alias("subject_key"), F.col(SEGMENT).alias("segment_us")).agg(
-        count(PLACE).alias("readings"), digest(PLACE, F.struct(*names)).alias("digest")
+        count(ORDINAL).alias("readings"), digest(ORDINAL, F.struct(*names)).alias("digest")
     )
 
 
@@ -194,15 +194,15 @@ def _seen(dataset: Dataset) -> pa.Schema:
 
 
 # What a function of Arrow is for, Spark reads from its annotations.
-def _count(place: pa.Array) -> int:
-    return len(place)
+def _count(ordinal: pa.Array) -> int:
+    return len(ordinal)
 
 
 def _digest_of(dataset: Dataset) -> Callable[[pa.Array, pa.Array], str]:
     seen = _seen(dataset)
 
-    def digest(place: pa.Array, reading: pa.Array) -> str:
-        ordered = reading.take(pc.sort_indices(place))
+    def digest(ordinal: pa.Array, reading: pa.Array) -> str:
+        ordered = reading.take(pc.sort_indices(ordinal))
         return digest_readings(pa.table(ordered.flatten(), names=seen.names).cast(seen))
 
     return digest

@@ -7,14 +7,11 @@ history must agree to within rounding.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812
 
-from disarray.control import status, verification
 from disarray.engine.runner import SparkRunner
 from disarray.engine.verification.comparison import (
     BASES,
@@ -41,11 +38,9 @@ from disarray.engine.verification.readings import (
 )
 from disarray.engine.verification.rollups import rollup_parts
 from disarray.engine.verification.scratch import SUBJECT, URI
-from disarray.engine.verification.sources import Unproven, accepted_files, dataset_of, gather_sources
-from disarray.engine.verification.tables import table_differences
+from disarray.engine.verification.sources import gather_sources
+from disarray.engine.verification.verification_report import NotCompared, SealedSegments
 from disarray.engine.verification.whole_history import history_differences
-from disarray.store.belonging import belonging_files
-from disarray.store.definitions import KnownDefinitions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -53,166 +48,14 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from disarray.control.connections import Connection
     from disarray.control.verification import StoredSubject
     from disarray.engine.verification.sources import Sources
-    from disarray.model.description.dataset import Dataset, Version
+    from disarray.engine.verification.verification_report import VerificationReport
+    from disarray.model.description.dataset import Dataset
     from disarray.store.lake import Lake
 
-SUBJECTS_AT_ONCE = 64
 
-
-@dataclass(frozen=True, slots=True)
-class NotCompared:
-    """Numbers of a subject that are known not to be final: `reason` says what has to happen first."""
-
-    dataset: str
-    subject_key: str
-    reason: str
-    stale_from_us: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SealedSegments:
-    """Segments of which only the numbers are kept: bases are checked on top of them, they themselves cannot be."""
-
-    dataset: str
-    subject_key: str
-    segments: int
-    readings: int
-
-
-@dataclass(slots=True)
-class VerificationReport:
-    """What was compared, what differs (the first of each kind), and what proves nothing."""
-
-    files: int = 0
-    readings: int = 0
-    segments: int = 0
-    bases: int = 0
-    rollup_parts: int = 0
-    differences: list[Difference] = field(default_factory=list)
-    unproven: list[Unproven] = field(default_factory=list)
-    not_compared: list[NotCompared] = field(default_factory=list)
-    sealed: list[SealedSegments] = field(default_factory=list)
-
-    def is_identical(self, *, allow_vanished: bool = False) -> bool:
-        """Whether everything is stored as the files say; sources that are gone count only if that is allowed.
-
-        Sealed segments say nothing either way: whoever reports this reports `sealed` beside it.
-        """
-        return not (self.differences or self.not_compared or (self.unproven and not allow_vanished))
-
-
-def verify(
-    connection: Connection,
-    session: SparkSession,
-    datasets: Mapping[str, Dataset],
-    *,
-    lake: Lake,
-    subject_key: str | None = None,
-    dataset: str | None = None,
-    on_step: Callable[[str], None] = lambda _: None,
-) -> VerificationReport:
-    """Recompute what is stored, or one subject or dataset of it, and compare; `on_step` hears what is done next."""
-    report = VerificationReport()
-    known = KnownDefinitions(connection, datasets)
-    subjects = verification.list_verified_subjects(connection, subject_key)
-    for start in range(0, len(subjects), SUBJECTS_AT_ONCE):
-        page = [
-            verification.load_subject(connection, key) for key in subjects[start : start + SUBJECTS_AT_ONCE]
-        ]
-        now_us = status.current_us(connection)
-        for name in sorted(set().union(*(_datasets_of(each, datasets) for each in page))):
-            if dataset is not None and name != dataset:
-                continue
-            held = [each for each in page if name in _datasets_of(each, datasets)]
-            if name not in datasets:
-                reason = "no dataset of this name is described; describe it in disarray.toml"
-                report.not_compared += [NotCompared(name, each.subject_key, reason) for each in held]
-                continue
-            # Subjects that wait for a rebuild are compared under the definition that their numbers were made with.
-            for version, group in _by_version(held, name).items():
-                defined = known.of(name, version)
-                ready = [each for each in group if _is_comparable(each, defined, report)]
-                if ready:
-                    span = f"subjects {start + 1:,} to {start + len(page):,} of {len(subjects):,}"
-                    on_step(f"{name}: reading the files again, {span}")
-                    with lake.scratch_folder() as folder:
-                        recompute = _Recompute(
-                            session, defined, ready, lake=lake, folder=folder, report=report, on_step=on_step
-                        )
-                        recompute.run(now_us)
-                    rows = [row for each in ready for row in each.segments.get(name, ())]
-                    report.differences += table_differences(connection, defined, rows)
-    _note_misplaced(connection, datasets, report, subject_key=subject_key, dataset=dataset)
-    return report
-
-
-def _note_misplaced(
-    connection: Connection,
-    datasets: Mapping[str, Dataset],
-    report: VerificationReport,
-    *,
-    subject_key: str | None,
-    dataset: str | None,
-) -> None:
-    """Files that count for another dataset or subject than they are about, and those that no dataset takes."""
-    for each in belonging_files(connection, datasets.values()):
-        file = each.file
-        if subject_key not in (None, file.subject_key, each.subject_key):
-            continue
-        if dataset not in (None, file.dataset, each.dataset):
-            continue
-        name = file.dataset or each.dataset or ""
-        if each.dataset is None and file.homes:
-            reason = f"{each.problem}; what it said before still counts"
-            report.unproven.append(Unproven(file.subject_key, file.source_uri, 0, reason))
-        elif each.is_elsewhere and each.is_on_its_way:
-            reason = f"{file.source_uri} is about to move to {each.belongs_to}; run again after it"
-            report.not_compared.append(NotCompared(name, file.subject_key, reason))
-        elif each.is_elsewhere:
-            report.differences.append(
-                Difference(
-                    dataset=name,
-                    subject_key=file.subject_key,
-                    what="file counts for",
-                    name=file.source_uri,
-                    channel="",
-                    segment_us=None,
-                    stored=each.counts_for,
-                    recomputed=each.belongs_to,
-                )
-            )
-
-
-def _datasets_of(subject: StoredSubject, datasets: Mapping[str, Dataset]) -> set[str]:
-    announced = {dataset_of(file, list(datasets.values())) for file in subject.files}
-    return {*subject.datasets, *(name for name in announced if name is not None)}
-
-
-def _by_version(subjects: Sequence[StoredSubject], dataset: str) -> dict[Version | None, list[StoredSubject]]:
-    grouped: dict[Version | None, list[StoredSubject]] = defaultdict(list)
-    for subject in subjects:
-        grouped[subject.versions.get(dataset)].append(subject)
-    return grouped
-
-
-def _is_comparable(subject: StoredSubject, dataset: Dataset, report: VerificationReport) -> bool:
-    """Whether all that is stored was made under one definition; if not, it is noted."""
-    if any(
-        file.fingerprint.parse_version != dataset.parse_version for file in accepted_files(subject, dataset)
-    ):
-        reason = "some of its files were read under another definition of the dataset than the others"
-    elif any(row["scan_version"] != dataset.scan_version for row in subject.segments.get(dataset.name, ())):
-        reason = "some of it was scanned under another definition of the dataset than the rest"
-    else:
-        return True
-    report.not_compared.append(NotCompared(dataset.name, subject.subject_key, reason))
-    return False
-
-
-class _Recompute:
+class Recompute:
     """One dataset of some subjects."""
 
     def __init__(
@@ -363,7 +206,7 @@ class _Recompute:
     def _is_stale(self) -> Column:
         found = F.lit(False)
         for subject, stale_us in self.stale.items():
-            ends_later = F.col("segment_us") + self.dataset.segment_us > stale_us
+            ends_later = F.col("segment_us") + self.dataset.segment_length_us > stale_us
             found = found | ((F.col("subject_key") == subject) & ends_later)
         return found
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.engine.verification.folds import point_value, running_sum
-from disarray.engine.verification.readings import PLACE, SEGMENT
+from disarray.engine.verification.readings import ORDINAL, SEGMENT
 from disarray.engine.verification.scratch import SUBJECT
 from disarray.kernels.scanning.buckets import buckets_over
 from disarray.model.description.format import CHANNEL, EVENT_US, ColumnType
@@ -48,7 +48,7 @@ def _parts(
     placed = readings.join(F.broadcast(buckets), SEGMENT).where(within)
     group = [SUBJECT, CHANNEL, SEGMENT, "_bucket_us", "_bucket_end_us", "_label"]
     so_far = (
-        Window.partitionBy(*group).orderBy(PLACE).rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        Window.partitionBy(*group).orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     )
     for columns in (
         {
@@ -102,7 +102,7 @@ def _moments(rollup: Rollup, so_far: WindowSpec) -> dict[str, Column]:
 
 def _buckets(rollup: Rollup, dataset: Dataset, segments: list[int]) -> Iterable[tuple[int, int, int, str]]:
     for start_us in segments:
-        buckets = buckets_over(rollup.bucket, start_us, start_us + dataset.segment_us)
+        buckets = buckets_over(rollup.bucket, start_us, start_us + dataset.segment_length_us)
         edges = buckets.edges.tolist()
         for first, last, label in zip(edges[:-1], edges[1:], buckets.labels.to_pylist(), strict=True):
             yield start_us, first, last, label
@@ -111,23 +111,23 @@ def _buckets(rollup: Rollup, dataset: Dataset, segments: list[int]) -> Iterable[
 def _part(aggregate: Aggregate, dataset: Dataset) -> Column:
     """The columns of one part, NULL where the aggregate has no use for them."""
     x = F.col(f"_x_{aggregate.name}")
-    place = F.when(x.isNotNull(), F.col(PLACE))
+    ordinal = F.when(x.isNotNull(), F.col(ORDINAL))
     value = at_us = pivot = offset = square = F.lit(None)
     match aggregate.function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
-            value = F.max_by(f"_sum_{aggregate.name}", PLACE)
+            value = F.max_by(f"_sum_{aggregate.name}", ORDINAL)
         case AggregateFunction.MIN:
             value = F.min(x)
         case AggregateFunction.MAX:
             value = F.max(x)
         case AggregateFunction.FIRST:
-            value, at_us = F.min_by(x, place), F.min_by(EVENT_US, place)
+            value, at_us = F.min_by(x, ordinal), F.min_by(EVENT_US, ordinal)
         case AggregateFunction.LAST:
-            value, at_us = F.max_by(x, place), F.max_by(EVENT_US, place)
+            value, at_us = F.max_by(x, ordinal), F.max_by(EVENT_US, ordinal)
         case AggregateFunction.STDDEV:
-            pivot = F.max_by(f"_pivot_{aggregate.name}", PLACE)
-            offset = F.max_by(f"_offset_{aggregate.name}", PLACE)
-            square = F.max_by(f"_square_{aggregate.name}", PLACE)
+            pivot = F.max_by(f"_pivot_{aggregate.name}", ORDINAL)
+            offset = F.max_by(f"_offset_{aggregate.name}", ORDINAL)
+            square = F.max_by(f"_square_{aggregate.name}", ORDINAL)
         case AggregateFunction.COUNT:
             pass
     is_whole = aggregate.function not in _MERGED_AT_READ and _type(aggregate, dataset) is ColumnType.INT64

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from disarray.kernels.reading.outcome import ReadRequest
     from disarray.model.description.read_spec import ReadSpec
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
 
 SUBJECT = "_subject"
 URI = "_uri"
@@ -122,8 +122,8 @@ class _Scratch:
         if self._writer is None:
             self._writer = pq.ParquetWriter(self.path, schema)
         self._writer.write_table(pa.table(arrays, schema=schema))
-        starts = np.unique(table.column(EVENT_US).to_numpy() // self.spec.segment_us)
-        self.segments.update((starts * self.spec.segment_us).tolist())
+        starts = np.unique(table.column(EVENT_US).to_numpy() // self.spec.segment_length_us)
+        self.segments.update((starts * self.spec.segment_length_us).tolist())
 
     def close(self) -> str | None:
         if self._writer is None:
@@ -142,7 +142,7 @@ class _SourceSink:
     written: int = 0
 
     def write(self, table: pa.Table) -> int:
-        read, length_us = self.read, self.scratch.spec.segment_us
+        read, length_us = self.read, self.scratch.spec.segment_length_us
         position = table.column(POSITION).to_numpy()
         segment = table.column(EVENT_US).to_numpy() // length_us * length_us
         counts = ~np.isin(position, np.array(read.future_positions, dtype=np.int64))
@@ -175,8 +175,8 @@ def gather(task: GatherTask) -> Gathered:
             try:
                 _read_part(part, parts, reader)
             except (OSError, FragmentReadError, pa.ArrowException) as error:
-                place = part.subject_key, fragment.source_uri, fragment.segment_us
-                failed_parts[place] = " ".join(f"{fragment.path}: {error}".split())[:200]
+                key = part.subject_key, fragment.source_uri, fragment.segment_us
+                failed_parts[key] = " ".join(f"{fragment.path}: {error}".split())[:200]
     return Gathered(
         source_file=sources.close(),
         lake_file=parts.close(),

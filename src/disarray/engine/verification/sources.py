@@ -20,9 +20,9 @@ from disarray.engine.verification.scratch import (
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
 from disarray.model.description.read_spec import RejectLimits
 from disarray.model.fingerprints import Tail
+from disarray.model.fragments import FragmentState
 from disarray.model.matching import match_file
 from disarray.model.packing import pack_by_weight, task_count
-from disarray.model.plan import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from disarray.control.verification import StoredFile, StoredSubject
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
 
 TASK_BYTES = 64 << 20
@@ -105,7 +105,7 @@ def gather_sources(
         lake_files=[each.lake_file for each in gathered if each.lake_file is not None],
         files=len(reads),
         unproven=unproven,
-        unreadable={place: reason for each in gathered for place, reason in each.failed_parts.items()},
+        unreadable={key: reason for each in gathered for key, reason in each.failed_parts.items()},
         segments=frozenset().union(*(each.segments for each in gathered)),
     )
 

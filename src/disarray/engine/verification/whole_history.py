@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.engine.verification.comparison import MAX_LISTED, Difference
-from disarray.engine.verification.folds import EXTREMES
 from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
@@ -26,7 +25,7 @@ def history_differences(stored: DataFrame, history: DataFrame, dataset: Dataset)
         F.max_by(F.struct("base_float", "base_int", "total_float", "total_int"), "piece").alias("last")
     )
     minima = [metric.name for metric in dataset.metrics if metric.kind is MetricKind.MIN]
-    extremes = [metric.name for metric in dataset.metrics if metric.kind in EXTREMES]
+    extremes = [metric.name for metric in dataset.metrics if metric.kind.is_extreme]
     joined = last.join(history, list(_KEYS)).withColumns(
         {kind: _value(kind, minima, extremes) for kind in ("float", "int")}
     )

@@ -23,6 +23,7 @@ from disarray.errors import FragmentWriteError, UnreadableFileError
 from disarray.kernels.fragments.ordering import DIGEST_BYTES, in_canonical_order
 from disarray.kernels.parsing.readings import readings_schema
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
+from disarray.model.fragments import LakeFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -42,28 +43,18 @@ _MAX_FRAGMENTS_PER_FILE = 100_000
 class Fragment:
     """One sorted run of readings: what a part of one file version says about one segment."""
 
-    segment_start_us: int
-    rows: int
+    segment_us: int
+    readings: int
     first_us: int
     last_us: int
     first_position: int
     last_position: int
-    file: str
+    path: str
     row_group: int
     digest: str | None = (
         None  # of the bytes of its row group and of the footer; None until the file is finished
     )
     channels: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class FragmentFile:
-    """A finished file of fragments, as the catalog keeps it."""
-
-    path: str
-    size: int
-    checksum: str
-    row_groups: int
 
 
 class FragmentSink(Protocol):
@@ -113,7 +104,7 @@ class FragmentWriter:
         self.row_groups += 1
         return self.row_groups - 1
 
-    def close(self) -> FragmentFile | None:
+    def close(self) -> LakeFile | None:
         """Finish the file and make it and its name durable; None if there was nothing to write."""
         if self._writer is None or self._sink is None:
             return None
@@ -122,7 +113,7 @@ class FragmentWriter:
         self._footer_digest = self._sink.take_digest()
         self._sink.sync()
         _sync_folder(Path(self.path).parent)
-        return FragmentFile(self.path, self._sink.tell(), self._sink.checksum(), self.row_groups)
+        return LakeFile(path=self.path, bytes=self._sink.tell(), checksum=self._sink.checksum())
 
     def digest_of(self, row_group: int) -> str:
         """What the bytes of a row group of the finished file are recognized by."""
@@ -163,7 +154,9 @@ class FragmentBuilder:
             return
         event_us = table.column(EVENT_US).to_numpy()
         self._is_ordered = self._is_ordered and int(event_us.min()) >= self._open_us
-        self._open_us = max(self._open_us, int(event_us.max()) // self.spec.segment_us * self.spec.segment_us)
+        self._open_us = max(
+            self._open_us, int(event_us.max()) // self.spec.segment_length_us * self.spec.segment_length_us
+        )
         self._held.append(table)
         self._held_bytes += table.nbytes
         # A file that goes back in time, channel after channel perhaps, would leave a crumb in every segment each time.
@@ -182,9 +175,9 @@ class FragmentBuilder:
         self._held, self._held_bytes = [], 0
         self._refuse_crumbs(table)
         last_us = table.column(EVENT_US)[-1].as_py()
-        for start_us, part in _by_segment(table, self.spec.segment_us):
+        for start_us, part in _by_segment(table, self.spec.segment_length_us):
             # The segment that the file is in the middle of stays, unless it is large enough by itself.
-            is_open = start_us <= last_us < start_us + self.spec.segment_us
+            is_open = start_us <= last_us < start_us + self.spec.segment_length_us
             if keep_last and is_open and part.nbytes < _FLUSH_BYTES // 2:
                 self._held, self._held_bytes = [part], part.nbytes
             else:
@@ -195,7 +188,7 @@ class FragmentBuilder:
         room = _MAX_FRAGMENTS_PER_FILE - len(self.fragments)
         if table.num_rows <= room:
             return
-        event_us, length_us = table.column(EVENT_US).to_numpy(), self.spec.segment_us
+        event_us, length_us = table.column(EVENT_US).to_numpy(), self.spec.segment_length_us
         # Most files lie in a few segments, and need not be looked through.
         if int(event_us.max()) // length_us - int(event_us.min()) // length_us < room:
             return
@@ -211,13 +204,13 @@ class FragmentBuilder:
         event_us, position = ordered.column(EVENT_US).to_numpy(), part.column(POSITION).to_numpy()
         self.fragments.append(
             Fragment(
-                segment_start_us=start_us,
-                rows=ordered.num_rows,
+                segment_us=start_us,
+                readings=ordered.num_rows,
                 first_us=int(event_us[0]),
                 last_us=int(event_us[-1]),
                 first_position=int(position[0]),
                 last_position=int(position[-1]),
-                file=self.sink.path,
+                path=self.sink.path,
                 row_group=self.sink.write(ordered),
                 channels=_channels(ordered),
             )

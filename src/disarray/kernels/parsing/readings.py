@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def readings_schema(spec: ReadSpec) -> pa.Schema:
     """The columns of every fragment of a dataset.
 
-    The how-manieth of its kind a reading is within its file is not among them: copies agree in event time,
+    The occurrence number of a reading among equal ones of its file is not among them: copies agree in event time,
     so they lie in one segment, and the scan of that segment counts them by position.
     """
     fields = [pa.field(EVENT_US, pa.int64(), nullable=False), pa.field(POSITION, pa.int64(), nullable=False)]

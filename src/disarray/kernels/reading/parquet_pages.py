@@ -1,6 +1,6 @@
 """What the pages of a Parquet file claim to unpack to, from their headers alone.
 
-The footer cannot be believed for this: whoever decodes a page allocates what the header of that page says. Headers are
+The footer cannot be believed for this: a decoder allocates what the header of each page says. Headers are
 Thrift in its compact form, of which only the few fields are kept that decide how much memory a batch of rows takes.
 """
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# From this length on a call per group costs less than a call per place within the groups.
+# From this length on a call per group costs less than a call per index within the groups.
 _LONG = 96
 
 
@@ -32,10 +32,10 @@ def accumulate(fold: np.ufunc, values: NDArray[Any], starts: NDArray[np.int64]) 
         fold.accumulate(values[start:end], out=folded[start:end])
     if not is_long.all():
         short = _Short(starts[~is_long], lengths[~is_long])
-        running = folded[short.places] = values[short.places]
-        for alive, places in short.further():
-            fold(running[:alive], values[places], out=running[:alive])
-            folded[places] = running[:alive]
+        running = folded[short.indices] = values[short.indices]
+        for alive, indices in short.further():
+            fold(running[:alive], values[indices], out=running[:alive])
+            folded[indices] = running[:alive]
     return folded
 
 
@@ -51,26 +51,26 @@ def totals(values: NDArray[Any], starts: NDArray[np.int64]) -> tuple[NDArray[Any
         found[group] = np.add.accumulate(values[starts[group] : starts[group] + lengths[group]])[-1]
     if not is_long.all():
         short = _Short(starts[~is_long], lengths[~is_long])
-        sums = values[short.places]
-        for alive, places in short.further():
-            sums[:alive] += values[places]
+        sums = values[short.indices]
+        for alive, indices in short.further():
+            sums[:alive] += values[indices]
         found[np.flatnonzero(~is_long)[short.order]] = sums
     return found, ~np.isfinite(found)
 
 
 class _Short:
-    """Short groups side by side, one place after the other; the longest come first, so others drop off the end."""
+    """Short groups side by side, one index after the other; the longest come first, so others drop off the end."""
 
     def __init__(self, starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> None:
         self.order = np.argsort(-lengths, kind="stable")
-        self.places = starts[self.order]
-        # How many groups reach the first, second, … place.
+        self.indices = starts[self.order]
+        # How many groups reach the first, second, … index.
         self._reaching = len(lengths) - np.cumsum(np.bincount(lengths))[:-1]
 
     def further(self) -> Iterator[tuple[int, NDArray[np.int64]]]:
-        """How many groups reach the second, third, … place, and where that is."""
+        """How many groups reach the second, third, … index, and where that is."""
         for distance, alive in enumerate(self._reaching[1:].tolist(), start=1):
-            yield alive, self.places[:alive] + distance
+            yield alive, self.indices[:alive] + distance
 
 
 def leaves_range(values: NDArray[Any], folded: NDArray[Any], starts: NDArray[np.int64]) -> NDArray[np.bool_]:

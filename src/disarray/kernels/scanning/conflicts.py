@@ -60,8 +60,8 @@ def list_conflicts(
     """How many losers differ from their winner in a declared column, and the first of them in canonical order."""
     if spec.key.kind is not KeyKind.COLUMNS or not len(losers):
         return NO_CONFLICTS
-    places = np.concatenate([losers, winners])
-    table = rows.at(places, list(spec.columns))
+    indices = np.concatenate([losers, winners])
+    table = rows.at(indices, list(spec.columns))
     differs = np.zeros(len(losers), dtype=np.bool_)
     for column in table.columns:
         vector = vector_of(column)

@@ -13,7 +13,6 @@ import numpy as np
 
 from disarray.kernels.scanning.running_values import series_locals
 from disarray.model.description.format import ColumnType
-from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,7 +37,6 @@ LONG_RUN = 3
 ROUNDING = 1e-11
 # A metric and channel in one segment, with more stretches than this: its bounds alone are kept.
 MOST_STRETCHES = 100
-_EXTREMES = frozenset({MetricKind.MIN, MetricKind.MAX})
 _LARGE = 1 << 61  # what lies below it can be subtracted twice
 
 
@@ -74,7 +72,7 @@ def _compare_metric(
 ) -> Iterator[Row]:
     was, now = old_fold.metric, new_fold.metric
     means_the_same = (was.kind, was.type) == (now.kind, now.type)
-    is_additive = not {was.kind, now.kind} & _EXTREMES
+    is_additive = not (was.kind.is_extreme or now.kind.is_extreme)
     before, after = _State.of(old.series, old_fold), _State.of(new.series, new_fold)
     for channel, instants in aligned.items():
         old_mode, old_value = before.at(instants.old)
@@ -105,28 +103,28 @@ class _Instants:
     """Every instant at which a channel has a reading in either state, and the last reading of each at or before it."""
 
     event_us: NDArray[np.int64]
-    old: NDArray[np.int64]  # places in the old series; -1 before the first reading
+    old: NDArray[np.int64]  # indices in the old series; -1 before the first reading
     new: NDArray[np.int64]
     last_old_us: int | None
     are_the_same: bool
 
     @classmethod
     def of(cls, old: Series, new: Series, channel: str) -> _Instants:
-        old_us, old_places = _last_readings(old, channel)
-        new_us, new_places = _last_readings(new, channel)
+        old_us, old_indices = _last_readings(old, channel)
+        new_us, new_indices = _last_readings(new, channel)
         are_the_same = np.array_equal(old_us, new_us)
         event_us = new_us if are_the_same else _union(old_us, new_us)
         return cls(
             event_us,
-            _places(event_us, old_us, old_places),
-            _places(event_us, new_us, new_places),
+            _indices(event_us, old_us, old_indices),
+            _indices(event_us, new_us, new_indices),
             int(old_us[-1]) if len(old_us) else None,
             are_the_same,
         )
 
 
 def _last_readings(series: Series, channel: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The instants of a channel's readings and the place of each one's last reading, which decides."""
+    """The instants of a channel's readings and the index of each one's last reading, which decides."""
     if channel not in series.channels:
         return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
     number = series.channels.index(channel)
@@ -139,19 +137,19 @@ def _last_readings(series: Series, channel: str) -> tuple[NDArray[np.int64], NDA
 def _union(old: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(old) <= len(new):
         # Most often readings were added and none went.
-        place = np.minimum(np.searchsorted(new, old), len(new) - 1)
-        if np.array_equal(new[place], old):
+        at = np.minimum(np.searchsorted(new, old), len(new) - 1)
+        if np.array_equal(new[at], old):
             return new
     return np.union1d(old, new)
 
 
-def _places(
-    event_us: NDArray[np.int64], own_us: NDArray[np.int64], places: NDArray[np.int64]
+def _indices(
+    event_us: NDArray[np.int64], own_us: NDArray[np.int64], indices: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     if event_us is own_us:
-        return places
+        return indices
     found = np.searchsorted(own_us, event_us, side="right") - 1
-    return np.where(found >= 0, places[found], -1) if len(own_us) else np.full(len(event_us), -1)
+    return np.where(found >= 0, indices[found], -1) if len(own_us) else np.full(len(event_us), -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,17 +164,19 @@ class _State:
         inside = series_locals(series, fold)
         mode = np.where(inside.has_point, np.int8(JOINED), np.int8(WAITING))
         mode[inside.restarted] = RESTARTED
-        if fold.metric.kind in _EXTREMES:
+        if fold.metric.kind.is_extreme:
             mode[inside.restarted & ~inside.has_point] = ABSENT
         dtype = np.int64 if fold.metric.type is ColumnType.INT64 else np.float64
         return cls(mode, inside.values.astype(dtype, copy=False))
 
-    def at(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    def at(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[Any]]:
         if not len(self.mode):
-            return np.full(len(places), CARRIED, dtype=np.int8), np.zeros(len(places), dtype=self.value.dtype)
-        mode, value = self.mode[places], self.value[places]
-        if len(places) and places[0] < 0:
-            carried = places < 0
+            return np.full(len(indices), CARRIED, dtype=np.int8), np.zeros(
+                len(indices), dtype=self.value.dtype
+            )
+        mode, value = self.mode[indices], self.value[indices]
+        if len(indices) and indices[0] < 0:
+            carried = indices < 0
             mode[carried], value[carried] = CARRIED, 0
         return mode, value
 

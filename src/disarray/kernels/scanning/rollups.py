@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 # A row for each bucket with readings, also where none of them is a point. Without points all that follows is NULL.
 ROLLUP_SCHEMA = pa.schema(
     [
-        ("segment_start_us", pa.int64()),
+        ("segment_us", pa.int64()),
         ("rollup", pa.string()),
         ("aggregate", pa.string()),
         ("channel", pa.string()),
-        ("bucket_start_us", pa.int64()),
+        ("bucket_us", pa.int64()),
         ("bucket_end_us", pa.int64()),
         ("label", pa.string()),  # the shift; empty for other buckets
         ("points", pa.int64()),
-        ("int_value", pa.int64()),  # sum (also for avg), min, max, first or last, by the type of the input
-        ("float_value", pa.float64()),
+        ("value_int", pa.int64()),  # sum (also for avg), min, max, first or last, by the type of the input
+        ("value_float", pa.float64()),
         ("at_us", pa.int64()),  # first and last: when
         ("pivot", pa.float64()),  # stddev: the first value, and the sums of (x - pivot) and of its squares
         ("offset_sum", pa.float64()),
@@ -76,10 +76,10 @@ def roll_up(series: Series, rollup: Rollup, segment: Segment) -> pa.Table:
     groups = _group(series, buckets)
     count = len(groups.channel)
     shared: dict[str, Any] = {
-        "segment_start_us": np.full(count, segment.start_us),
+        "segment_us": np.full(count, segment.start_us),
         "rollup": same_text(rollup.name, count),
         "channel": series.channel_names(groups.channel),
-        "bucket_start_us": buckets.edges[groups.bucket],
+        "bucket_us": buckets.edges[groups.bucket],
         "bucket_end_us": buckets.edges[groups.bucket + 1],
         "label": buckets.labels.take(pa.array(groups.bucket)),
     }
@@ -122,7 +122,7 @@ def _parts(series: Series, rollup: Rollup, aggregate: Aggregate, groups: _Groups
         return columns
     empty = counts == 0
     held = _GroupPoints(points.values, point_starts[:-1][~empty], point_starts[1:][~empty], empty)
-    field = "float_value" if points.values.dtype == np.float64 else "int_value"
+    field = "value_float" if points.values.dtype == np.float64 else "value_int"
     match aggregate.function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
             columns[field] = held.column(_sums(held.values, held, series, rollup, aggregate))
@@ -130,9 +130,9 @@ def _parts(series: Series, rollup: Rollup, aggregate: Aggregate, groups: _Groups
             choose = np.minimum if aggregate.function is AggregateFunction.MIN else np.maximum
             columns[field] = held.column(_extremes(choose, held))
         case AggregateFunction.FIRST | AggregateFunction.LAST:
-            places = held.firsts if aggregate.function is AggregateFunction.FIRST else held.ends - 1
-            columns[field] = held.column(held.values[places])
-            columns["at_us"] = held.column(_times(series, points)[places])
+            indices = held.firsts if aggregate.function is AggregateFunction.FIRST else held.ends - 1
+            columns[field] = held.column(held.values[indices])
+            columns["at_us"] = held.column(_times(series, points)[indices])
         case AggregateFunction.STDDEV:
             columns |= _moments(held, series, rollup, aggregate)
         case _:

@@ -78,7 +78,7 @@ def series_locals(series: Series, fold: Fold) -> SeriesLocals:
 def local_values(series: Series, fold: Fold) -> Locals:
     """The fold within the segment at every reading; the base is not in it."""
     inside = series_locals(series, fold)
-    mask = ~inside.has_point if fold.metric.kind in (MetricKind.MIN, MetricKind.MAX) else None
+    mask = ~inside.has_point if fold.metric.kind.is_extreme else None
     return Locals(
         pa.array(
             series.in_canonical_order(inside.values),
@@ -102,12 +102,12 @@ def running_values(series: Series, metric: Metric, bases: Mapping[str, Base]) ->
 def values_from(
     inside: Locals, metric: Metric, own: Sequence[Base], channel: NDArray[np.int64]
 ) -> pa.Array[Any]:
-    """The folds within a segment on their bases; `channel` has for each reading the place of its base in `own`."""
+    """The folds within a segment on their bases; `channel` has for each reading the index of its base in `own`."""
     before, has_before = _by_reading([each.before for each in own], metric, channel)
     base, has_base = _by_reading([each.base for each in own], metric, channel)
     has_local = inside.values.is_valid().to_numpy(zero_copy_only=False)
     local = inside.values.fill_null(0).to_numpy(zero_copy_only=False)
-    if metric.kind in (MetricKind.MIN, MetricKind.MAX):
+    if metric.kind.is_extreme:
         extreme = np.minimum if metric.kind is MetricKind.MIN else np.maximum
         joined = np.where(has_base & has_local, extreme(base, local), np.where(has_local, local, base))
         has_joined = has_base | has_local

@@ -44,26 +44,26 @@ class Rows:
     priorities: NDArray[np.int64]  # by row
     order: (
         NDArray[np.int64] | None
-    )  # canonical place → row; None: the rows stand in order already, all of them
+    )  # canonical index → row; None: the rows stand in order already, all of them
 
     def __len__(self) -> int:
         return len(self.sources) if self.order is None else len(self.order)
 
     def in_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values by row as values by canonical place."""
+        """Values by row as values by canonical index."""
         return values if self.order is None else values[self.order]
 
     def numbers(self, name: str) -> NDArray[np.int64]:
-        """A column without NULLs, by canonical place."""
+        """A column without NULLs, by canonical index."""
         return self.in_order(flat(self.table.column(name)).to_numpy())
 
-    def only(self, places: NDArray[np.int64]) -> Rows:
-        """The rows without those at other canonical places."""
-        return replace(self, order=places if self.order is None else self.order[places])
+    def only(self, indices: NDArray[np.int64]) -> Rows:
+        """The rows without those at other canonical indices."""
+        return replace(self, order=indices if self.order is None else self.order[indices])
 
-    def at(self, places: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
-        """The readings at these canonical places."""
-        rows = places if self.order is None else self.order[places]
+    def at(self, indices: NDArray[np.int64], columns: Sequence[str]) -> pa.Table:
+        """The readings at these canonical indices."""
+        rows = indices if self.order is None else self.order[indices]
         return self.table.select(list(columns)).take(pa.array(rows))
 
 
@@ -161,17 +161,17 @@ def _sorted_order(rows: Rows, pieces: NDArray[np.int64], order_by: Sequence[str]
     if not mixed.any():
         return order
     if not order_by:
-        source, place = rows.sources[order], position[order]
-        ascending = (source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (place[1:] > place[:-1]))
+        source, at = rows.sources[order], position[order]
+        ascending = (source[1:] > source[:-1]) | ((source[1:] == source[:-1]) & (at[1:] > at[:-1]))
         if not (tied & ~ascending).any():
             return order
-    places = np.flatnonzero(whole_ties(tied, mixed))
-    subset = order[places]
+    indices = np.flatnonzero(whole_ties(tied, mixed))
+    subset = order[indices]
     taken = rows.table.select(list(order_by)).take(pa.array(subset))
     keys = [position[subset], rows.sources[subset]]
     keys += [ranks(vector_of(taken.column(name))) for name in reversed(order_by)]
     keys.append(event_us[subset])
-    order[places] = subset[np.lexsort(keys)]
+    order[indices] = subset[np.lexsort(keys)]
     return order
 
 

@@ -66,7 +66,7 @@ def scan_segment(
     folds = {metric.name: fold_metric(series, metric) for metric in spec.metrics}
     for metric in spec.metrics:
         fold = folds[metric.name]
-        summaries.append(summarize(series, fold, segment_start_us=segment.start_us))
+        summaries.append(summarize(series, fold, segment_us=segment.start_us))
         if keep_readings:
             kept[metric.name] = local_values(series, fold)
     event_us = merged.readings.column(EVENT_US)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Points:
     """The readings that count for a metric or an aggregate, and their inputs."""
 
-    rows: NDArray[np.int64] | None  # places in the series; None: every reading
+    rows: NDArray[np.int64] | None  # indices in the series; None: every reading
     values: NDArray[Any]  # by point; ones where nothing or a text is counted
     count: int
 
@@ -43,7 +43,7 @@ class Points:
         return by_reading if self.rows is None else by_reading.take(self.rows)
 
     def starts(self, reading_starts: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The first point at or after each of these places."""
+        """The first point at or after each of these indices."""
         return reading_starts if self.rows is None else np.searchsorted(self.rows, reading_starts)
 
 
@@ -83,7 +83,7 @@ class Series:
         return self._channel_array.take(pa.array(index))
 
     def in_canonical_order(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Values by place in the series as values by place in the table."""
+        """Values by index in the series as values by index in the table."""
         if self.order is None:
             return values
         result = np.empty_like(values)
@@ -92,7 +92,7 @@ class Series:
 
     @property
     def channel_by_reading(self) -> NDArray[np.int64]:
-        """The place of each reading's channel in `channels`, in canonical order."""
+        """The index of each reading's channel in `channels`, in canonical order."""
         return self.in_canonical_order(np.repeat(np.arange(len(self.channels)), np.diff(self.starts)))
 
     def _find_points(self, value: Expression | None, where: Expression | None) -> Points:

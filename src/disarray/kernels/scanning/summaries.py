@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from disarray.kernels.scanning.value_texts import same_text, value_texts
 from disarray.model.description.format import ColumnType
-from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,10 +22,10 @@ if TYPE_CHECKING:
     from disarray.kernels.scanning.series import Points, Series
     from disarray.kernels.scanning.vectors import Vector
 
-# Numbers stand in the `int_…` or in the `float_…` columns, by the type of the metric; the others are NULL.
+# Numbers stand in the `…_int` or in the `…_float` columns, by the type of the metric; the others are NULL.
 SUMMARY_SCHEMA = pa.schema(
     [
-        ("segment_start_us", pa.int64()),
+        ("segment_us", pa.int64()),
         ("channel", pa.string()),
         ("metric", pa.string()),
         ("piece", pa.int16()),
@@ -34,26 +33,26 @@ SUMMARY_SCHEMA = pa.schema(
         ("first_reading_us", pa.int64()),
         ("last_reading_us", pa.int64()),
         ("points", pa.int64()),
-        ("int_total", pa.int64()),  # min and max: the extreme, NULL without points; else 0 without points
-        ("float_total", pa.float64()),
+        ("total_int", pa.int64()),  # min and max: the extreme, NULL without points; else 0 without points
+        ("total_float", pa.float64()),
         (
             "first_us",
             pa.int64(),
         ),  # the first point; NULL without points, as all that follows up to `last_break`
-        ("int_first", pa.int64()),
-        ("float_first", pa.float64()),
+        ("first_int", pa.int64()),
+        ("first_float", pa.float64()),
         ("first_break", pa.string()),  # canonical text of the `break_on` values; NULL where none is declared
         ("last_us", pa.int64()),
-        ("int_last", pa.int64()),
-        ("float_last", pa.float64()),
+        ("last_int", pa.int64()),
+        ("last_float", pa.float64()),
         ("last_break", pa.string()),
-        ("first_reset_key", pa.string()),  # of the `reset_on` values at the first reading of the piece
-        ("last_reset_key", pa.string()),
+        ("first_reset", pa.string()),  # of the `reset_on` values at the first reading of the piece
+        ("last_reset", pa.string()),
     ]
 )
 
 
-def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
+def summarize(series: Series, fold: Fold, *, segment_us: int) -> pa.Table:
     """The summary rows of one metric, by channel and piece."""
     pieces = fold.pieces
     firsts, lasts = pieces.of_channel[:-1], pieces.of_channel[1:] - 1
@@ -72,7 +71,7 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
     breaks = [series.column(name) for name in metric.break_on]
     resets = [series.column(name) for name in metric.reset_on]
     columns: dict[str, Any] = {
-        "segment_start_us": np.full(len(picked), segment_start_us),
+        "segment_us": np.full(len(picked), segment_us),
         "channel": series.channel_names(channel),
         "metric": same_text(metric.name, len(picked)),
         "piece": piece,
@@ -84,34 +83,34 @@ def summarize(series: Series, fold: Fold, *, segment_start_us: int) -> pa.Table:
         "last_us": _picked(point_us, end_point - 1, empty),
         "first_break": _texts(breaks, fold.points, first_point, empty),
         "last_break": _texts(breaks, fold.points, end_point - 1, empty),
-        "first_reset_key": value_texts(resets, begin),
-        "last_reset_key": value_texts(resets, end - 1),
+        "first_reset": value_texts(resets, begin),
+        "last_reset": value_texts(resets, end - 1),
     }
     kind, other = ("int", "float") if metric.type is ColumnType.INT64 else ("float", "int")
     total = _picked(fold.locals, end_point - 1, empty)
-    if metric.kind not in (MetricKind.MIN, MetricKind.MAX):
+    if not metric.kind.is_extreme:
         total = total.fill_null(0)
-    columns[f"{kind}_total"] = total
-    columns[f"{kind}_first"] = _picked(fold.values, first_point, empty)
-    columns[f"{kind}_last"] = _picked(fold.values, end_point - 1, empty)
+    columns[f"total_{kind}"] = total
+    columns[f"first_{kind}"] = _picked(fold.values, first_point, empty)
+    columns[f"last_{kind}"] = _picked(fold.values, end_point - 1, empty)
     for name in ("total", "first", "last"):
-        field = f"{other}_{name}"
+        field = f"{name}_{other}"
         columns[field] = pa.nulls(len(picked), SUMMARY_SCHEMA.field(field).type)
     return pa.table([columns[name] for name in SUMMARY_SCHEMA.names], schema=SUMMARY_SCHEMA)
 
 
-def _picked(values: NDArray[Any], places: NDArray[np.int64], absent: NDArray[np.bool_]) -> pa.Array[Any]:
+def _picked(values: NDArray[Any], indices: NDArray[np.int64], absent: NDArray[np.bool_]) -> pa.Array[Any]:
     if not len(values):
-        return pa.nulls(len(places), pa.from_numpy_dtype(values.dtype))
-    return pa.array(values[np.where(absent, 0, places)], mask=absent)
+        return pa.nulls(len(indices), pa.from_numpy_dtype(values.dtype))
+    return pa.array(values[np.where(absent, 0, indices)], mask=absent)
 
 
 def _texts(
-    columns: list[Vector], points: Points, places: NDArray[np.int64], absent: NDArray[np.bool_]
+    columns: list[Vector], points: Points, indices: NDArray[np.int64], absent: NDArray[np.bool_]
 ) -> pa.Array[Any]:
     if not columns or not points.count:
-        return pa.nulls(len(places), pa.string())
+        return pa.nulls(len(indices), pa.string())
     # Where there is no point any will do: its text is not kept.
-    chosen = np.where(absent, 0, places)
+    chosen = np.where(absent, 0, indices)
     texts = value_texts(columns, chosen if points.rows is None else points.rows[chosen])
     return pc.if_else(pa.array(absent), pa.scalar(None, pa.string()), texts)

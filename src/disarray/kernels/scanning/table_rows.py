@@ -15,7 +15,6 @@ from disarray.kernels.parsing.columns import ARROW_TYPES
 from disarray.kernels.scanning.running_values import Locals
 from disarray.kernels.scanning.value_texts import same_text
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
-from disarray.model.description.metrics import MetricKind
 from disarray.model.description.readings_table import (
     CHANNEL_COLUMN,
     EVENT_AT,
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from disarray.model.description.readings_table import ReadingsTable, TableMetric
 
 _INSTANT = pa.timestamp("us", tz="UTC")
-_EXTREMES = (MetricKind.MIN, MetricKind.MAX)
 _LEAST_BLOCK = 1024
 _MOST_BLOCKS = 16
 
@@ -94,7 +92,7 @@ def row_schema(table: ReadingsTable) -> pa.Schema:
 def digest_rows(rows: pa.Table, source_uris: Sequence[str], sources: Any) -> str:
     """Hashes of all that the rows say, block after block: readings, folds, and where they came from.
 
-    `sources` has for each row the place of its uri in `source_uris`.
+    `sources` has for each row the index of its uri in `source_uris`.
     """
     return ".".join(_digest_blocks(rows, source_uris, sources, block=_block_rows(rows.num_rows)))
 
@@ -123,8 +121,8 @@ def _digest_blocks(rows: pa.Table, source_uris: Sequence[str], sources: Any, *, 
         [int.from_bytes(blake3(uri.encode()).digest(length=8), "little", signed=True) for uri in source_uris],
         dtype=np.int64,
     )
-    said = sorted(set(rows.column_names) - {SEGMENT_US, ORDINAL, SOURCE_ID, SUBJECT_KEY})
-    whole = rows.select(said).append_column("_source", pa.array(marks[sources] if len(marks) else sources))
+    columns = sorted(set(rows.column_names) - {SEGMENT_US, ORDINAL, SOURCE_ID, SUBJECT_KEY})
+    whole = rows.select(columns).append_column("_source", pa.array(marks[sources] if len(marks) else sources))
     return [digest_table(whole.slice(start, block)) for start in range(0, whole.num_rows, block)]
 
 
@@ -135,9 +133,7 @@ def locals_from_rows(rows: pa.Table, column: TableMetric, metric: Metric) -> Loc
     restarted = np.zeros(len(values), dtype=np.bool_)
     if column.restarted is not None:
         restarted = rows.column(column.restarted).combine_chunks().to_numpy(zero_copy_only=False)
-    return Locals(
-        values if metric.kind in _EXTREMES else values.fill_null(0), no_point & ~restarted, restarted
-    )
+    return Locals(values if metric.kind.is_extreme else values.fill_null(0), no_point & ~restarted, restarted)
 
 
 def uri_of(order_key: str) -> str:

@@ -115,10 +115,10 @@ def ranks(vector: Vector) -> NDArray[Any]:
     values = vector.values
     if vector.is_text:
         encoded = values.dictionary_encode()
-        places = np.empty(len(encoded.dictionary), dtype=np.int64)
-        places[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(places))
+        rank = np.empty(len(encoded.dictionary), dtype=np.int64)
+        rank[pc.sort_indices(encoded.dictionary).to_numpy()] = np.arange(len(rank))
         codes = np.asarray(pc.fill_null(encoded.indices, 0), dtype=np.int64)
-        values = places[codes] if len(places) else np.zeros(len(codes), dtype=np.int64)
+        values = rank[codes] if len(rank) else np.zeros(len(codes), dtype=np.int64)
     if vector.valid is None:
         return np.asarray(values)
     # Dense numbers leave room for NULL below the smallest.

@@ -40,27 +40,27 @@ class Groups:
 
 
 def find_losers(rows: Rows, spec: ScanSpec) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The canonical places of the readings that lose, and beside each its winner's.
+    """The canonical indices of the readings that lose, and beside each its winner's.
 
     Of the readings under one key the one with the greater value in the column of the rule wins, where it names one,
     then the one with the higher priority, then the greater uri by bytes, then the later position.
     """
     event_us = rows.numbers(EVENT_US)
-    places = _candidates(rows, event_us, spec.key.kind)
-    if not len(places):
+    indices = _candidates(rows, event_us, spec.key.kind)
+    if not len(indices):
         return _NONE, _NONE
     columns = tuple(spec.columns) if spec.key.kind is KeyKind.CONTENT else spec.key.columns
-    table = rows.at(places, [*([CHANNEL] if spec.has_channel else []), *columns])
+    table = rows.at(indices, [*([CHANNEL] if spec.has_channel else []), *columns])
     keys: list[NDArray[np.int64]] = []
     for column in table.columns:
         vector = vector_of(column)
         keys.append(identity(vector))
         if vector.valid is not None:
             keys.append(vector.valid.astype(np.int64))
-    groups = group_equal(event_us[places], keys)
+    groups = group_equal(event_us[indices], keys)
     if not len(groups.members):
         return _NONE, _NONE
-    members = places[groups.members]
+    members = indices[groups.members]
     source, priority = rows.in_order(rows.sources)[members], rows.in_order(rows.priorities)[members]
     group = groups.numbers
     if spec.key.kind is KeyKind.CONTENT:
@@ -107,7 +107,7 @@ def _newest(rows: Rows, members: NDArray[np.int64], spec: ScanSpec) -> list[NDAr
 
 
 def _candidates(rows: Rows, event_us: NDArray[np.int64], kind: KeyKind) -> NDArray[np.int64]:
-    """The canonical places of readings that may share their key with another: most often none."""
+    """The canonical indices of readings that may share their key with another: most often none."""
     if kind is KeyKind.NONE or not len(rows):
         return _NONE
     # Equal readings within a file are told apart by their occurrence: only another file can bring a copy.
@@ -171,7 +171,7 @@ def _repeated(
 
 
 def _occurrences(group: NDArray[np.int64], source: NDArray[np.int32]) -> NDArray[np.int64]:
-    """The how-manieth of its kind in its file each reading is: equal readings stand by uri, then by position."""
+    """The number of each reading among equal ones of its file: equal readings stand by uri, then by position."""
     changed = (np.diff(group) != 0) | (np.diff(source) != 0)
     firsts = np.concatenate([[0], np.flatnonzero(changed) + 1])
     counted: NDArray[np.int64] = np.arange(len(group)) - np.repeat(firsts, np.diff(firsts, append=len(group)))

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disarray.model.description.conflict_rule import Conflict
+    from disarray.model.description.event_rule import EventRule
     from disarray.model.description.format import Column, ColumnType, EventTime, Format
     from disarray.model.description.metrics import Metric
     from disarray.model.description.rollups import Rollup
@@ -29,11 +30,15 @@ class SubjectKind(StrEnum):
     FILE_NAME = "file_name"
     PREAMBLE = "preamble"
     CONSTANT = "constant"
+    DELIVERY = "delivery"
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectRule:
-    """`text` is a regex with the group `subject`, the name of a preamble field, or the subject itself."""
+    """`text` is a regex with the group `subject`, the name of a preamble field, or the subject itself.
+
+    Of a delivery, the folders below the root are the subject.
+    """
 
     kind: SubjectKind
     text: str
@@ -95,7 +100,7 @@ class Dataset:
     order_by: tuple[str, ...]
     key: Key
     conflict: Conflict
-    segment_us: int
+    segment_length_us: int
     horizon_us: int | None
     future_tolerance_us: int
     back_correction_window_us: int
@@ -109,11 +114,17 @@ class Dataset:
     retain_us: int | None
     metrics: tuple[Metric, ...]
     rollups: tuple[Rollup, ...]
+    events: EventRule | None = None  # None: it takes none
     parse_version: str = ""
     scan_version: str = ""
     written: Mapping[str, object] = field(
         default_factory=dict, compare=False, repr=False
     )  # see `restore_dataset`
+
+    @property
+    def is_delivered(self) -> bool:
+        """Whether a source writes its files and queues them itself. One that nobody queued is half of nothing."""
+        return self.subject.kind is SubjectKind.DELIVERY
 
     @property
     def version(self) -> Version:
@@ -140,7 +151,7 @@ class Dataset:
             channel=self.channel,
             order_by=self.order_by,
             key=self.key,
-            segment_us=self.segment_us,
+            segment_length_us=self.segment_length_us,
             future_tolerance_us=self.future_tolerance_us,
             reject_limits=self.reject_limits,
             parse_version=self.parse_version,

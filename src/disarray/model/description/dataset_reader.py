@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from disarray.model.description.attributes import read_attributes
 from disarray.model.description.conflict_rule import BY_PATH, Conflict, ConflictRule
 from disarray.model.description.dataset import Dataset, OnShrink, Reread, Store, SubjectKind, SubjectRule
-from disarray.model.description.format import ColumnType
+from disarray.model.description.event_rule import read_event_rule
+from disarray.model.description.format import ColumnType, FileKind
 from disarray.model.description.format_choice import named_format, read_described
 from disarray.model.description.metrics import read_metric
 from disarray.model.description.read_spec import Key, KeyKind, RejectLimits
@@ -26,6 +27,7 @@ from disarray.model.description.spec_values import (
     integer,
     name,
     number,
+    one_of,
     or_none,
     regex,
     several,
@@ -120,7 +122,9 @@ def _read_dataset(
         order_by=table.optional("order_by", several(column_name(types)), ()),
         key=table.optional("key", _key(types), Key(KeyKind.CONTENT)),
         conflict=table.optional("conflict", _conflict(types), BY_PATH),
-        segment_us=table.optional("segment", duration(at_least=SECOND, at_most=LONGEST_SEGMENT_US), DAY),
+        segment_length_us=table.optional(
+            "segment", duration(at_least=SECOND, at_most=LONGEST_SEGMENT_US), DAY
+        ),
         horizon_us=table.optional("horizon", or_none(duration(at_least=SECOND)), None),
         future_tolerance_us=table.optional("future_tolerance", duration(), DAY),
         back_correction_window_us=table.optional("back_correction_window", duration(), 0),
@@ -139,8 +143,14 @@ def _read_dataset(
             read_rollup(each, rollup, known, zone_name=event_time.zone or "UTC")
             for each, rollup in table.tables("rollups", "rollup", name=name)
         ),
+        events=read_event_rule(table.table("events", "events")) if "events" in table.values else None,
     )
+    table.optional("events", lambda value: value, None)
     _check_conflict(table, dataset)
+    _check_events(table, dataset)
+    if dataset.events is not None and "order_by" not in table.values:
+        # Which events share a delivery is chance: among equal times, their files must not decide about the order.
+        dataset = replace(dataset, order_by=dataset.key.columns)
     table.retired(
         "priority",
         "all files of a dataset had the same, so it chose nothing: remove it; conflict says which file wins",
@@ -167,6 +177,7 @@ def _read_subject(table: Table, format_: Format) -> SubjectRule:
         SubjectKind.FILE_NAME: table.optional("file_name", regex(group="subject"), ""),
         SubjectKind.PREAMBLE: table.optional("preamble", text, ""),
         SubjectKind.CONSTANT: table.optional("constant", subject_key, ""),
+        SubjectKind.DELIVERY: table.optional("delivery", one_of("folders"), ""),
     }
     given = [SubjectRule(kind, rule) for kind, rule in rules.items() if rule]
     if len(table.values) != 1:
@@ -220,6 +231,24 @@ def _check_conflict(table: Table, dataset: Dataset) -> None:
         )
     if dataset.conflict.column in dataset.key.columns:
         table.refuse("conflict", f"'{dataset.conflict.column}' is part of the key, and equal under it")
+
+
+def _check_events(table: Table, dataset: Dataset) -> None:
+    if dataset.events is None:
+        return
+    if dataset.format.kind is not FileKind.JSONL:
+        table.refuse("events", 'an event is delivered as a line of JSON: give format = "jsonl"')
+    if dataset.subject.kind is not SubjectKind.DELIVERY:
+        table.refuse(
+            "events",
+            'events are delivered in a folder for each subject: give subject = { delivery = "folders" }',
+        )
+    if dataset.key.kind is KeyKind.CONTENT:
+        # Which equal events share a file is chance: counted by occurrence within one, chance would decide what counts.
+        table.refuse(
+            "events",
+            'give a key: the columns that tell events apart, or "none" where every event is a reading',
+        )
 
 
 def _read_limits(table: Table) -> RejectLimits:

@@ -33,6 +33,11 @@ class MetricKind(StrEnum):
     MIN = "min"
     MAX = "max"
 
+    @property
+    def is_extreme(self) -> bool:
+        """Whether it keeps the least or the greatest value; the others add up."""
+        return self in (MetricKind.MIN, MetricKind.MAX)
+
 
 class IntegralMethod(StrEnum):
     """What holds between two points: the straight line, or the earlier value."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 class KeyKind(StrEnum):
     """What makes two readings the same reading."""
 
-    CONTENT = "content"  # all columns, and the how-manieth of its kind in the file
+    CONTENT = "content"  # all columns, and the occurrence number among equal readings of the file
     COLUMNS = "columns"
     NONE = "none"
 
@@ -51,7 +51,7 @@ class ReadSpec:
     channel: str | None  # the column whose text is the channel; it is one of `columns`
     order_by: tuple[str, ...]
     key: Key
-    segment_us: int
+    segment_length_us: int
     future_tolerance_us: int | None
     reject_limits: RejectLimits
     parse_version: str

@@ -59,7 +59,7 @@ class ReadingsTable:
     dataset: str
     name: str
     running: str
-    segment_us: int
+    segment_length_us: int
     chunk_us: int
     columns: tuple[TableColumn, ...]
     metrics: tuple[TableMetric, ...]
@@ -70,7 +70,7 @@ class ReadingsTable:
         return {
             "table": self.name,
             "running": self.running,
-            "segment_us": self.segment_us,
+            "segment_us": self.segment_length_us,
             "chunk_us": self.chunk_us,
             "columns": [{"name": column.name, "type": column.type.value} for column in self.columns],
             "metrics": [
@@ -100,7 +100,7 @@ def readings_table(dataset: Dataset) -> ReadingsTable:
         dataset=dataset.name,
         name=dataset.name,
         running=identifier(f"{dataset.name}_running"),
-        segment_us=dataset.segment_us,
+        segment_length_us=dataset.segment_length_us,
         chunk_us=chunk_length(dataset),
         columns=tuple(
             TableColumn(column.name, names[column.name], column.type) for column in dataset.columns
@@ -113,7 +113,7 @@ def chunk_length(dataset: Dataset) -> int:
     """The declared length of a chunk; else about a week, in whole segments."""
     if dataset.chunk_us is not None:
         return dataset.chunk_us
-    return -(-USUAL_CHUNK_US // dataset.segment_us) * dataset.segment_us
+    return -(-USUAL_CHUNK_US // dataset.segment_length_us) * dataset.segment_length_us
 
 
 def identifier(name: str) -> str:

@@ -101,7 +101,7 @@ def _parsing(dataset: Dataset) -> dict[str, object]:
         "subject": _plain(dataset.subject),
         "channel": dataset.channel,
         "order_by": list(dataset.order_by),  # fragments are stored in order
-        "segment_us": dataset.segment_us,
+        "segment_us": dataset.segment_length_us,
         "future_tolerance_us": dataset.future_tolerance_us,
         "reject_limits": _plain(dataset.reject_limits),
     }

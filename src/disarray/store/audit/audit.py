@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disarray.control import audit as control_audit
-from disarray.control import moving_files, verification
+from disarray.control import audit_catalog, moving_files, verification
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.store.audit.bases import RULE as BASES
@@ -80,18 +80,18 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
     with snapshot(connection):
         found = [
             *control_audit.audit_files(connection, since=settings.since, limit=limit),
-            *control_audit.audit_readings(connection, limit=limit),
-            *control_audit.audit_commits(connection, limit=limit),
+            *audit_catalog.audit_readings(connection, limit=limit),
+            *audit_catalog.audit_commits(connection, limit=limit),
             *control_audit.audit_leases(
                 connection, since=settings.since, patience=settings.patience, limit=limit
             ),
             *control_audit.audit_progress(connection, patience=settings.patience, limit=limit),
             *control_audit.audit_limits(connection, limit=limit),
-            *control_audit.audit_origins(connection, limit=limit),
+            *audit_catalog.audit_origins(connection, limit=limit),
             *islice(_wrong_bases(connection, notes), limit),
             *islice(_misplaced_files(connection, settings.datasets, notes), limit),
         ]
-        live = control_audit.list_live_lake_files(connection)
+        live = audit_catalog.list_live_lake_files(connection)
     # Outside of it, so that no snapshot is held for as long as reading takes: what was needed a moment ago is there.
     found += islice(find_missing_files(lake, live), limit)
     found += islice(find_orphans(connection, lake, after=settings.orphans_after), limit)
@@ -104,7 +104,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
 def _wrong_bases(connection: Connection, notes: dict[str, str]) -> Iterator[Finding]:
     stale: list[str] = []
     for subject_key in verification.list_verified_subjects(connection):
-        links = control_audit.load_base_chains(connection, subject_key)
+        links = audit_catalog.load_base_chains(connection, subject_key)
         stale_from_us = verification.load_stale_from(
             connection, subject_key, {link.dataset for link in links}
         )

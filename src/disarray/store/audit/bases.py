@@ -11,7 +11,7 @@ from disarray.model.segments import datetime_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from disarray.control.audit import ChainLink
+    from disarray.control.audit_catalog import ChainLink
 
 RULE = "bases_follow_from_summaries"
 # Below this neither kernels nor SQL count an integral: see telemetry.junction_float.

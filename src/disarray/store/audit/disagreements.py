@@ -31,7 +31,7 @@ def load_disagreements(connection: Connection, subject_key: str) -> dict[tuple[s
 
 
 def find_wrong_disagreements(
-    read: SegmentReadings, entry: SegmentEntry, rows: SegmentRows, known: Mapping[int, Pairs], place: str
+    read: SegmentReadings, entry: SegmentEntry, rows: SegmentRows, known: Mapping[int, Pairs], found_at: str
 ) -> Iterator[Finding]:
     """Files of a segment that disagree otherwise than is written down; what a commit changed since is left out."""
     segment = rows.segments.get(entry.segment_us)
@@ -43,14 +43,14 @@ def find_wrong_disagreements(
         merged[winner, loser] += count
     stored = known.get(entry.segment_us, {})
     for winner, loser in sorted(merged.keys() | stored.keys()):
-        said, found = stored.get((winner, loser), 0), merged[winner, loser]
-        if said != found:
+        listed, found = stored.get((winner, loser), 0), merged[winner, loser]
+        if listed != found:
             yield Finding(
-                RULE, place, f"{found} readings of {winner} count in place of {loser}, listed are {said}"
+                RULE, found_at, f"{found} readings of {winner} count in place of {loser}, listed are {listed}"
             )
     if segment["conflicts"] != sum(merged.values()):
         yield Finding(
-            RULE, place, f"{sum(merged.values())} readings disagree, counted are {segment['conflicts']}"
+            RULE, found_at, f"{sum(merged.values())} readings disagree, counted are {segment['conflicts']}"
         )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from disarray.control.catalog import SegmentEntry
     from disarray.control.verification import StoredSubject
     from disarray.kernels.fragments.fragment_reader import FragmentReader
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.contract import SegmentReadings
     from disarray.store.lake import Lake
 
@@ -47,23 +47,23 @@ def find_wrong_ends(rows: SegmentRows, subject: str, *, length_us: int) -> Itera
     """Segments that do not begin and end with their series; also of sealed ones, whose readings are gone."""
     for segment_us, segment in rows.segments.items():
         own = [row for row in rows.summaries.get(segment_us, ()) if row["first_reading_us"] is not None]
-        place = f"{subject} {datetime_of(segment_us):%Y-%m-%dT%H:%M:%SZ}"
+        found_at = f"{subject} {datetime_of(segment_us):%Y-%m-%dT%H:%M:%SZ}"
         first = min((row["first_reading_us"] for row in own), default=segment["first_us"])
         last = max((row["last_reading_us"] for row in own), default=segment["last_us"])
         if segment["segment_end_us"] != segment_us + length_us:
-            yield Finding(RULE, place, f"it ends at {segment['segment_end_us']} µs")
+            yield Finding(RULE, found_at, f"it ends at {segment['segment_end_us']} µs")
         elif not segment_us <= segment["first_us"] <= segment["last_us"] < segment["segment_end_us"]:
-            yield Finding(RULE, place, "it begins or ends outside of itself")
+            yield Finding(RULE, found_at, "it begins or ends outside of itself")
         elif (segment["first_us"], segment["last_us"]) != (first, last):
             yield Finding(
                 RULE,
-                place,
+                found_at,
                 f"from {segment['first_us']} to {segment['last_us']} µs, and its series from {first} to {last}",
             )
 
 
 def find_wrong_summaries(
-    read: SegmentReadings, entry: SegmentEntry, rows: SegmentRows, place: str
+    read: SegmentReadings, entry: SegmentEntry, rows: SegmentRows, found_at: str
 ) -> Iterator[Finding]:
     """Numbers of readings and instants in a segment and its summaries that are not those of its readings.
 
@@ -75,7 +75,7 @@ def find_wrong_summaries(
     event_us = read.readings.column(EVENT_US).to_numpy()
     ends = len(event_us), int(event_us[0]), int(event_us[-1])
     if ends != (segment["readings"], segment["first_us"], segment["last_us"]):
-        yield Finding(RULE, place, f"readings, first and last are {ends}")
+        yield Finding(RULE, found_at, f"readings, first and last are {ends}")
     # By channel, still in the order of time.
     order = np.argsort(read.channel, kind="stable")
     starts = np.searchsorted(read.channel[order], np.arange(len(read.channels) + 1))
@@ -87,21 +87,23 @@ def find_wrong_summaries(
         own = by_channel.get(row["channel"])
         count = row["readings"]
         if own is None or not 0 < count <= len(own):
-            yield Finding(RULE, place, f"{row['metric']} of channel '{row['channel']}' has no such readings")
+            yield Finding(
+                RULE, found_at, f"{row['metric']} of channel '{row['channel']}' has no such readings"
+            )
             continue
         # The first piece goes up to a reset, the last one begins with one; either may be all of it.
         part = own[:count] if row["piece"] == 0 else own[len(own) - count :]
         if (int(part[0]), int(part[-1])) != (row["first_reading_us"], row["last_reading_us"]):
             yield Finding(
                 RULE,
-                place,
+                found_at,
                 f"{row['metric']} of channel '{row['channel']}' goes from {part[0]} to {part[-1]} µs, not from "
                 f"{row['first_reading_us']} to {row['last_reading_us']}",
             )
 
 
 def find_wrong_fragments(
-    reader: FragmentReader, fragments: Sequence[FragmentEntry], lake: Lake, place: str
+    reader: FragmentReader, fragments: Sequence[FragmentEntry], lake: Lake, found_at: str
 ) -> Iterator[Finding]:
     """Fragments that lie elsewhere in their file or in time than the catalog says: plans of growth follow from it."""
     for fragment in fragments:
@@ -112,7 +114,7 @@ def find_wrong_fragments(
         if found != expected:
             yield Finding(
                 RULE,
-                place,
+                found_at,
                 f"a fragment of {fragment.source_uri} has positions and times {found}, not {expected}",
             )
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from disarray.control import audit as control_audit
-from disarray.control import catalog, definitions, housekeeping, verification
+from disarray.control import audit_catalog, catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
 from disarray.errors import DisarrayError, FragmentReadError
 from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import timedelta
 
-    from disarray.control.audit import LiveLakeFile
+    from disarray.control.audit_catalog import LiveLakeFile
     from disarray.control.connections import Connection
     from disarray.store.lake import Lake
 
@@ -115,13 +114,13 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
     for subject_key in verification.list_verified_subjects(connection):
         stored = verification.load_subject(connection, subject_key)
         disagreeing = load_disagreements(connection, subject_key)
-        links = control_audit.load_base_chains(connection, subject_key)
+        links = audit_catalog.load_base_chains(connection, subject_key)
         for (name, _), made in definitions.load_subject_versions(connection, [subject_key]).items():
             dataset = definitions.load_definition(connection, name, made.version)
             entries = catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
             wanted = [entry.segment_us for entry in entries if not entry.is_sealed]
             written = SegmentRows.of(stored, name)
-            yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_us)
+            yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_length_us)
             yield from find_wrong_generations(stored, name)
             if stored.versions.get(name) == made.version:
                 summarized = {row["metric"] for row in stored.summaries.get(name, ())}
@@ -131,26 +130,28 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
             for page in _pages(wanted):
                 contents = look_up_segments(connection, dataset, subject_key, segments=page)
                 for content in contents.values():
-                    place = f"{name}/{subject_key} {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%M:%SZ}"
+                    found_at = (
+                        f"{name}/{subject_key} {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%M:%SZ}"
+                    )
                     try:
                         read = LakeReadings(lake, dataset).read(subject_key, content)
                     except (DisarrayError, pa.ArrowException, OSError) as error:
-                        yield Finding("segments_read_as_they_were_scanned", place, str(error))
+                        yield Finding("segments_read_as_they_were_scanned", found_at, str(error))
                         continue
                     digest = None if read is None else digest_readings(read.readings)
                     if digest != content.entry.digest:
                         yield Finding(
                             "segments_read_as_they_were_scanned",
-                            place,
+                            found_at,
                             f"digest {digest}, scanned was {content.entry.digest}",
                         )
                     elif read is not None:
-                        yield from find_wrong_summaries(read, content.entry, written, place)
+                        yield from find_wrong_summaries(read, content.entry, written, found_at)
                         yield from find_wrong_disagreements(
-                            read, content.entry, written, disagreements, place
+                            read, content.entry, written, disagreements, found_at
                         )
                         with FragmentReader() as reader:
-                            yield from find_wrong_fragments(reader, content.fragments, lake, place)
+                            yield from find_wrong_fragments(reader, content.fragments, lake, found_at)
 
 
 def _what_is_wrong(path: Path, file: LiveLakeFile) -> str | None:

@@ -10,7 +10,7 @@ from disarray.model.description.format import ColumnType
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from disarray.control.audit import ChainLink
+    from disarray.control.audit_catalog import ChainLink
     from disarray.model.description.dataset import Dataset
 
 RULE = "metrics_are_as_defined"

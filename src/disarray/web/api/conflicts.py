@@ -2,26 +2,17 @@
 
 from dataclasses import dataclass
 
-from disarray.queries import conflicts
-from disarray.queries.conflicts import Conflicts
-from disarray.web.parameters import Limit, Subject, Uri
-from disarray.web.route import API, Call, Route, Scope
+from disarray.queries.conflicts import Conflicts, list_conflicts
+from disarray.web.parameters import PageAsked, Subject, Uri
+from disarray.web.route import API, Route, Scope, on_connection
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConflictsAsked:
+class ConflictsAsked(PageAsked):
     """Whose conflicts."""
 
     subject_key: Subject | None = None
     source_uri: Uri | None = None
-    limit: Limit = 100
-
-
-def list_conflicts(call: Call, asked: ConflictsAsked) -> Conflicts:
-    """Pairs of files that disagree."""
-    return conflicts.list_conflicts(
-        call.connection, subject_key=asked.subject_key, source_uri=asked.source_uri, limit=asked.limit
-    )
 
 
 ROUTES = (
@@ -32,6 +23,6 @@ ROUTES = (
         summary="Files that disagree under one key: which counts, which does not, and the values",
         asks=ConflictsAsked,
         answers=Conflicts,
-        handle=list_conflicts,
+        handle=on_connection(list_conflicts),
     ),
 )

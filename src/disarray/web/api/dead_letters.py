@@ -5,22 +5,20 @@ from datetime import datetime
 from typing import Annotated
 
 from disarray.control import dead_letters
-from disarray.queries import dead_letters as view
-from disarray.queries.dead_letters import DeadLetters
-from disarray.web.parameters import Limit, Reason, Subject, Uri
-from disarray.web.route import API, Call, Route, Scope
+from disarray.queries.dead_letters import DeadLetters, list_dead_letters
+from disarray.web.parameters import PageAsked, Reason, Subject, Uri
+from disarray.web.route import API, Call, Route, Scope, on_connection
 from disarray.web.schema import About
 
 Uris = Annotated[list[Uri], About(text="Files, all or none.", min_length=1, max_length=1000)]
 
 
 @dataclass(frozen=True, kw_only=True)
-class DeadLettersAsked:
+class DeadLettersAsked(PageAsked):
     """Whose dead letters, and how old."""
 
     subject_key: Subject | None = None
     failed_before: datetime | None = None
-    limit: Limit = 100
 
 
 @dataclass(frozen=True)
@@ -43,16 +41,6 @@ class Discarded:
     """These are no longer listed. The files stay known; a new version of one revives it."""
 
     source_uris: list[str]
-
-
-def list_dead_letters(call: Call, asked: DeadLettersAsked) -> DeadLetters:
-    """What was given up and not discarded, oldest first."""
-    return view.list_dead_letters(
-        call.connection,
-        subject_key=asked.subject_key,
-        failed_before=asked.failed_before,
-        limit=asked.limit,
-    )
 
 
 def retry_dead_letters(call: Call, asked: DeadLetterDecision) -> Retried:
@@ -82,7 +70,7 @@ ROUTES = (
         summary="Files whose last request failed for good, oldest first",
         asks=DeadLettersAsked,
         answers=DeadLetters,
-        handle=list_dead_letters,
+        handle=on_connection(list_dead_letters),
     ),
     Route(
         method="POST",
@@ -91,6 +79,7 @@ ROUTES = (
         summary="Ask for the same once more, with a full set of attempts; all or none",
         asks=DeadLetterDecision,
         answers=Retried,
+        queued=lambda answer: answer["queue_ids"].values(),
         handle=retry_dead_letters,
     ),
     Route(

@@ -2,23 +2,23 @@
 
 from dataclasses import dataclass
 
-from disarray.control import files
+from disarray.control import blacklist, files
 from disarray.control.metadata import Metadata
 from disarray.errors import UnknownNameError
 from disarray.model.file_status import FileStatus
 from disarray.queries import files as view
-from disarray.queries.files import Files, FileStory
-from disarray.web.parameters import Limit, Reason, Subject, Uri
-from disarray.web.route import API, Call, Route, Scope
+from disarray.queries.files import Files, FileStory, list_files
+from disarray.web.parameters import PageAsked, Reason, Subject, Uri
+from disarray.web.route import API, Call, Route, Scope, on_connection
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilesAsked:
+class FilesAsked(PageAsked):
     """Which files."""
 
     status: FileStatus | None = None
     subject_key: Subject | None = None
-    limit: Limit = 100
+    source_name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,6 @@ class Queued:
 
     source_uri: str
     queue_id: int | None
-
-
-def list_files(call: Call, asked: FilesAsked) -> Files:
-    """Files by uri."""
-    return view.list_files(
-        call.connection, status=asked.status, subject_key=asked.subject_key, limit=asked.limit
-    )
 
 
 def known_file(call: Call, source_uri: str) -> Metadata:
@@ -77,7 +70,7 @@ def reingest_file(call: Call, asked: FileDecision) -> Queued:
 def blacklist_file(call: Call, asked: FileDecision) -> Queued:
     """Make a file count for nothing."""
     known = known_file(call, asked.source_uri)
-    queue_id = files.blacklist_file(
+    queue_id = blacklist.blacklist_file(
         call.connection, asked.source_uri, known["subject_key"], reason=asked.reason, by=call.who
     )
     return Queued(asked.source_uri, queue_id)
@@ -88,7 +81,7 @@ def allow_file(call: Call, asked: FileDecision) -> Queued:
     known_file(call, asked.source_uri)
     return Queued(
         asked.source_uri,
-        files.allow_file(call.connection, asked.source_uri, reason=asked.reason, by=call.who),
+        blacklist.allow_file(call.connection, asked.source_uri, reason=asked.reason, by=call.who),
     )
 
 
@@ -100,7 +93,7 @@ ROUTES = (
         summary="Files that were ever announced, and where each stands",
         asks=FilesAsked,
         answers=Files,
-        handle=list_files,
+        handle=on_connection(list_files),
     ),
     Route(
         method="GET",
@@ -119,6 +112,7 @@ ROUTES = (
         summary="Read a file again from its first byte, whatever is known of it",
         asks=FileDecision,
         answers=Queued,
+        queued=lambda answer: [answer["queue_id"]],
         handle=reingest_file,
         refusals=(404,),
     ),
@@ -129,6 +123,7 @@ ROUTES = (
         summary="Make a file count for nothing: exactly its readings go",
         asks=FileDecision,
         answers=Queued,
+        queued=lambda answer: [answer["queue_id"]],
         handle=blacklist_file,
         refusals=(404,),
     ),
@@ -139,6 +134,7 @@ ROUTES = (
         summary="Let a blacklisted file count again: the numbers of before come back",
         asks=FileDecision,
         answers=Queued,
+        queued=lambda answer: [answer["queue_id"]],
         handle=allow_file,
         refusals=(404,),
     ),

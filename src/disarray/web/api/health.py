@@ -34,6 +34,14 @@ class QueueFigures:
 
 
 @dataclass(frozen=True)
+class LaneFigures:
+    """What is available, by lane: numbers wait for what is live."""
+
+    live: int
+    backfill: int
+
+
+@dataclass(frozen=True)
 class SubjectFigures:
     """Subjects by where they stand."""
 
@@ -48,6 +56,7 @@ class Status:
 
     at: datetime
     queue: QueueFigures
+    lanes: LaneFigures
     files: dict[str, int]
     subjects: SubjectFigures
     unserved_subjects: list[str]
@@ -72,6 +81,7 @@ def show_status(call: Call, _: Nothing) -> Status:
     return Status(
         at=datetime.fromisoformat(found["at"]),
         queue=QueueFigures(**found["queue"]),
+        lanes=LaneFigures(**found["lanes"]),
         files=found["files"],
         subjects=SubjectFigures(**found["subjects"]),
         unserved_subjects=found["unserved_subjects"],

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Annotated
 
 from disarray.control import instances
 from disarray.control.instances import InstanceState
-from disarray.web.parameters import Reason
-from disarray.web.route import API, Call, Nothing, Route, Scope
+from disarray.queries.instances import Instances, list_instances
+from disarray.web.parameters import PageAsked, Reason
+from disarray.web.route import API, Call, Route, Scope, on_connection
 from disarray.web.schema import PLAIN, About
 
 InstanceName = Annotated[
@@ -16,33 +16,11 @@ InstanceName = Annotated[
 ]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Instance:
-    """A worker, what it holds now, and whether it claims."""
-
-    instance: str
-    incarnation: int
-    state: InstanceState
-    paused_at: datetime | None
-    subject_patterns: list[str]
-    registered_at: datetime
-    last_seen_at: datetime
-    held_subjects: int
-    claimed_items: int
-
-
-@dataclass(frozen=True)
-class Instances:
-    """Every instance that ever registered."""
-
-    instances: list[Instance]
-
-
 @dataclass(frozen=True)
 class InstanceDecision:
     """Which instance, and why."""
 
-    instance: InstanceName
+    instance_name: InstanceName
     reason: Reason
 
 
@@ -50,28 +28,8 @@ class InstanceDecision:
 class InstanceTold:
     """How the instance stands now; it learns of it with its next claim."""
 
-    instance: str
+    instance_name: str
     state: InstanceState
-
-
-def list_instances(call: Call, _: Nothing) -> Instances:
-    """Every instance that ever registered."""
-    return Instances(
-        [
-            Instance(
-                instance=each.instance_name,
-                incarnation=each.incarnation,
-                state=each.state,
-                paused_at=each.paused_at,
-                subject_patterns=each.subject_patterns,
-                registered_at=each.registered_at,
-                last_seen_at=each.last_seen_at,
-                held_subjects=each.held_subjects,
-                claimed_items=each.claimed_items,
-            )
-            for each in instances.list_instances(call.connection)
-        ]
-    )
 
 
 def pause_instance(call: Call, asked: InstanceDecision) -> InstanceTold:
@@ -90,10 +48,10 @@ def resume_instance(call: Call, asked: InstanceDecision) -> InstanceTold:
 
 
 def _tell(call: Call, asked: InstanceDecision, decide: Callable[..., None]) -> InstanceTold:
-    decide(call.connection, asked.instance, reason=asked.reason, by=call.who)
-    state = instances.instance_state(call.connection, asked.instance)
+    decide(call.connection, asked.instance_name, reason=asked.reason, by=call.who)
+    state = instances.instance_state(call.connection, asked.instance_name)
     assert state is not None
-    return InstanceTold(asked.instance, state)
+    return InstanceTold(asked.instance_name, state)
 
 
 ROUTES = (
@@ -102,9 +60,9 @@ ROUTES = (
         path=f"{API}/instances",
         scope=Scope.READ,
         summary="Every worker that ever registered, and what it holds now",
-        asks=Nothing,
+        asks=PageAsked,
         answers=Instances,
-        handle=list_instances,
+        handle=on_connection(list_instances),
     ),
     Route(
         method="POST",

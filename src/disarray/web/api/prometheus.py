@@ -1,8 +1,12 @@
 """Figures for Prometheus: facts come from the database and survive restarts, durations are those of this process."""
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 from itertools import accumulate
+from typing import Annotated
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
@@ -15,13 +19,15 @@ from prometheus_client.core import (
 from disarray import __version__
 from disarray.control import events, figures, instances
 from disarray.control.connections import Connection
+from disarray.control.instances import InstanceState
 from disarray.control.metadata import Metadata
 from disarray.control.snapshots import snapshot
 from disarray.control.status import current_us, queue_status
 from disarray.control.timings import BOUNDS_SECONDS, NO_TIMING, TIMINGS
 from disarray.model.file_status import FileStatus
 from disarray.model.segments import datetime_of
-from disarray.web.route import Call, Nothing, Route, Scope
+from disarray.web.route import Call, Route, Scope
+from disarray.web.schema import About
 
 RECENTLY = timedelta(minutes=10)
 # Shown also where none happened, so that an alert finds the series.
@@ -46,10 +52,31 @@ _COUNTERS = {
     "readings_scanned": "Readings that were scanned, late or not.",
     "bases_shifted": "Bases that moved.",
     "restatements": "Metrics and channels of which a commit changed values that people may have used.",
+    "files_parked": "Arriving files of which something waits for a decision.",
     "late_readings": "Readings that came behind the newest of their subject.",
     "repair_readings": "Readings that were scanned again because of late ones.",
     "repair_bases": "Bases that were shifted because of late ones.",
 }
+
+
+class Figures(StrEnum):
+    """Which figures: those of the database, which every server tells alike, or those of the process that is asked."""
+
+    ALL = "all"
+    FACTS = "facts"
+    PROCESS = "process"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsAsked:
+    """Which figures."""
+
+    of: Annotated[
+        Figures,
+        About(
+            text="Where several servers are scraped: facts of one of them, and of every one those of its process."
+        ),
+    ] = Figures.ALL
 
 
 class _Collected:
@@ -62,12 +89,19 @@ class _Collected:
         yield from self._families
 
 
-def show_metrics(call: Call, _: Nothing) -> str:
-    """Everything at this moment. No label names a subject or a file: there may be any number of them."""
-    with snapshot(call.connection):
-        families = [*_facts(call.connection), *_standing(call.connection)]
+def show_metrics(call: Call, asked: MetricsAsked) -> str:
+    """Everything at this moment. No label names a subject or a file: there may be any number of them.
+
+    What one label tells apart has nothing in common, so that it can be summed; what overlaps has names of its own.
+    """
+    families: list[Metric] = []
+    if asked.of is not Figures.PROCESS:
+        with snapshot(call.connection):
+            families += [*_facts(call.connection), *_standing(call.connection)]
+    if asked.of is not Figures.FACTS:
+        families += _durations()
     registry = CollectorRegistry()
-    registry.register(_Collected([*families, *_durations()]))
+    registry.register(_Collected(families))
     return generate_latest(registry).decode()
 
 
@@ -77,7 +111,7 @@ def _facts(connection: Connection) -> Iterator[Metric]:
     for name, text in _COUNTERS.items():
         yield CounterMetricFamily(f"disarray_{name}", text, value=getattr(counted, name))
     files = CounterMetricFamily("disarray_files", "Arriving files by outcome.", labels=["outcome"])
-    for outcome in ("read", "unchanged", "parked"):
+    for outcome in ("read", "unchanged"):
         files.add_metric([outcome], getattr(counted, f"files_{outcome}"))
     yield files
     readings = CounterMetricFamily(
@@ -104,8 +138,12 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "disarray_queue_items",
         "Queued items.",
         "status",
-        _of(status["queue"], "available", "delayed", "claimed"),
+        {
+            "available": status["queue"]["available"] - status["queue"]["delayed"],
+            **_of(status["queue"], "delayed", "claimed"),
+        },
     )
+    yield _labelled("disarray_queue_lane_items", "Available items by lane.", "lane", status["lanes"])
     yield GaugeMetricFamily(
         "disarray_queue_oldest_seconds",
         "Age of the oldest queued item; 0 where nothing is queued.",
@@ -113,9 +151,14 @@ def _standing(connection: Connection) -> Iterator[Metric]:
     )
     known = {each.value: status["files"].get(each.value, 0) for each in FileStatus}
     yield _labelled("disarray_files_known", "Files by where they stand.", "status", known)
-    subjects = _of(status["subjects"], "known", "held", "waiting")
-    subjects["unserved"] = len(status["unserved_subjects"])
-    yield _labelled("disarray_subjects", "Subjects by where they stand.", "state", subjects)
+    subjects = status["subjects"]
+    for name, text, count in (
+        ("subjects", "Subjects ever seen.", subjects["known"]),
+        ("subjects_held", "Subjects that a worker holds.", subjects["held"]),
+        ("subjects_waiting", "Subjects that have work that is due.", subjects["waiting"]),
+        ("subjects_unserved", "Subjects that wait and match no worker.", len(status["unserved_subjects"])),
+    ):
+        yield GaugeMetricFamily(f"disarray_{name}", text, value=count)
     yield GaugeMetricFamily(
         "disarray_open_dirty_ranges", "Spans with stale numbers.", value=status["open_dirty_ranges"]
     )
@@ -128,12 +171,21 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "disarray_dead_letters", "Files that were given up.", value=status["dead_letters"]
     )
     now = datetime_of(current_us(connection))
+    # Not "instance": that is what Prometheus calls the server that it asked.
     ages = GaugeMetricFamily(
-        "disarray_instance_seen_seconds", "Since a worker was last heard of.", labels=["instance", "state"]
+        "disarray_instance_seen_seconds", "Since a worker was last heard of.", labels=["worker", "state"]
     )
-    for each in instances.list_instances(connection):
+    workers = instances.list_instances(connection)
+    for each in workers:
         ages.add_metric([each.instance_name, each.state], max(0.0, (now - each.last_seen_at).total_seconds()))
     yield ages
+    states = Counter(each.state for each in workers)
+    yield _labelled(
+        "disarray_instances",
+        "Workers that ever registered, by whether they claim.",
+        "state",
+        {state.value: states[state] for state in InstanceState},
+    )
     lately = events.count_events(connection, since=now - RECENTLY)
     yield _labelled(
         "disarray_recent_events",
@@ -187,7 +239,7 @@ ROUTES = (
         path="/metrics",
         scope=Scope.READ,
         summary="Figures in the text format of Prometheus",
-        asks=Nothing,
+        asks=MetricsAsked,
         answers=str,
         handle=show_metrics,
         media_type="text/plain; version=0.0.4",

@@ -4,20 +4,18 @@ from dataclasses import dataclass
 
 from disarray.control import quarantine
 from disarray.model.quarantine_part import Part
-from disarray.queries import quarantine as view
-from disarray.queries.quarantine import Quarantine
+from disarray.queries.quarantine import Quarantine, list_quarantine
 from disarray.web.api.files import Queued, known_file
-from disarray.web.parameters import Limit, Reason, Subject, Uri
+from disarray.web.parameters import PageAsked, Reason, Subject, Uri
 from disarray.web.problems import Problem
-from disarray.web.route import API, Call, Preview, Route, Scope
+from disarray.web.route import API, Call, Preview, Route, Scope, on_connection
 
 
 @dataclass(frozen=True, kw_only=True)
-class QuarantineAsked:
+class QuarantineAsked(PageAsked):
     """Whose quarantine."""
 
     subject_key: Subject | None = None
-    limit: Limit = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,11 +41,6 @@ class Rejected:
 
     source_uri: str
     readings: int
-
-
-def list_quarantine(call: Call, asked: QuarantineAsked) -> Quarantine:
-    """What waits for a decision, oldest first."""
-    return view.list_quarantine(call.connection, subject_key=asked.subject_key, limit=asked.limit)
 
 
 def preview_release(call: Call, asked: PreviewAsked) -> Preview:
@@ -93,7 +86,7 @@ ROUTES = (
         summary="What waits for a decision, oldest first",
         asks=QuarantineAsked,
         answers=Quarantine,
-        handle=list_quarantine,
+        handle=on_connection(list_quarantine),
     ),
     Route(
         method="GET",
@@ -112,6 +105,7 @@ ROUTES = (
         summary="Let what is parked of a file count; a worker does it next",
         asks=QuarantineDecision,
         answers=Queued,
+        queued=lambda answer: [answer["queue_id"]],
         handle=release_file,
         refusals=(404,),
     ),

@@ -7,8 +7,8 @@ from disarray.model.segments import microseconds_of
 from disarray.queries.restatements import Restatements, list_restatements
 from disarray.queries.rollups import Buckets, query_rollup
 from disarray.web.api.values import MOST_VALUES
-from disarray.web.parameters import InDataset, Limit, Name, Subject
-from disarray.web.route import API, Call, Route, Scope
+from disarray.web.parameters import InDataset, Name, PageAsked, Subject
+from disarray.web.route import API, Call, Route, Scope, on_connection
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,11 +23,10 @@ class RollupAsked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestatementsAsked:
+class RestatementsAsked(PageAsked):
     """Of which subject."""
 
     subject_key: Subject | None = None
-    limit: Limit = 100
 
 
 def list_buckets(call: Call, asked: RollupAsked) -> Buckets:
@@ -42,11 +41,6 @@ def list_buckets(call: Call, asked: RollupAsked) -> Buckets:
         dataset=asked.dataset,
         most_values=MOST_VALUES,
     ).document
-
-
-def list_restated(call: Call, asked: RestatementsAsked) -> Restatements:
-    """Published values that were changed after people may have used them, newest first."""
-    return list_restatements(call.connection, subject_key=asked.subject_key, limit=asked.limit)
 
 
 ROUTES = (
@@ -67,6 +61,6 @@ ROUTES = (
         summary="Published values that were changed after people may have used them, newest first",
         asks=RestatementsAsked,
         answers=Restatements,
-        handle=list_restated,
+        handle=on_connection(list_restatements),
     ),
 )

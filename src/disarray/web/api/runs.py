@@ -4,25 +4,23 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from disarray.queries import events, runs
-from disarray.queries.events import Events
-from disarray.queries.runs import Runs
-from disarray.web.parameters import Limit, Subject, Uri
-from disarray.web.route import API, Call, Route, Scope
+from disarray.queries.events import Events, list_events
+from disarray.queries.runs import Runs, list_runs
+from disarray.web.parameters import PageAsked, QueueId, Subject, Uri
+from disarray.web.route import API, Route, Scope, on_connection
 from disarray.web.schema import PLAIN, About
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunsAsked:
+class RunsAsked(PageAsked):
     """Which runs."""
 
     subject_key: Subject | None = None
     since: datetime | None = None
-    limit: Limit = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class EventsAsked:
+class EventsAsked(PageAsked):
     """Which events; those of the last day where `since` is not given."""
 
     since: datetime | None = None
@@ -32,26 +30,7 @@ class EventsAsked:
         Annotated[str, About(text="Such as dead_letter or lease_expired.", max_length=64, pattern=PLAIN)]
         | None
     ) = None
-    limit: Limit = 100
-
-
-def list_runs(call: Call, asked: RunsAsked) -> Runs:
-    """Passes of workers, newest first."""
-    return runs.list_runs(
-        call.connection, subject_key=asked.subject_key, since=asked.since, limit=asked.limit
-    )
-
-
-def list_events(call: Call, asked: EventsAsked) -> Events:
-    """What happened, newest first."""
-    return events.list_events(
-        call.connection,
-        since=asked.since,
-        subject_key=asked.subject_key,
-        source_uri=asked.source_uri,
-        event_type=asked.event_type,
-        limit=asked.limit,
-    )
+    queue_id: QueueId | None = None
 
 
 ROUTES = (
@@ -62,7 +41,7 @@ ROUTES = (
         summary="Passes of workers over subjects, newest first",
         asks=RunsAsked,
         answers=Runs,
-        handle=list_runs,
+        handle=on_connection(list_runs),
     ),
     Route(
         method="GET",
@@ -71,6 +50,6 @@ ROUTES = (
         summary="Everything that happened, newest first",
         asks=EventsAsked,
         answers=Events,
-        handle=list_events,
+        handle=on_connection(list_events),
     ),
 )

@@ -4,17 +4,16 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from disarray.control import subjects
+from disarray.control import dirty_ranges
 from disarray.model.documents import document_of
-from disarray.queries import subjects as view
-from disarray.queries.subjects import Subjects
-from disarray.web.parameters import InDataset, Limit, Reason, Subject
-from disarray.web.route import API, Call, Route, Scope
+from disarray.queries.subjects import Subjects, list_subjects
+from disarray.web.parameters import InDataset, Limit, PageAsked, Reason, Subject
+from disarray.web.route import API, Call, Route, Scope, on_connection
 from disarray.web.schema import About
 
 
 @dataclass(frozen=True, kw_only=True)
-class SubjectsAsked:
+class SubjectsAsked(PageAsked):
     """Which subjects."""
 
     subject_key: Subject | None = None
@@ -47,16 +46,11 @@ class Reconciles:
     subjects: list[Reconcile]
 
 
-def list_subjects(call: Call, asked: SubjectsAsked) -> Subjects:
-    """Subjects that have readings, by name."""
-    return view.list_subjects(
-        call.connection, subject_key=asked.subject_key, dataset=asked.dataset, limit=asked.limit
-    )
-
-
 def request_reconcile(call: Call, asked: ReconcileAsked) -> Reconciles:
     """Queue the repair of what is stale."""
-    found = subjects.request_reconcile(call.connection, asked.subject_keys, reason=asked.reason, by=call.who)
+    found = dirty_ranges.request_reconcile(
+        call.connection, asked.subject_keys, reason=asked.reason, by=call.who
+    )
     return Reconciles([document_of(Reconcile, each) for each in found])
 
 
@@ -68,7 +62,7 @@ ROUTES = (
         summary="Subjects that have readings, in which dataset, and the span of them",
         asks=SubjectsAsked,
         answers=Subjects,
-        handle=list_subjects,
+        handle=on_connection(list_subjects),
     ),
     Route(
         method="POST",
@@ -77,6 +71,7 @@ ROUTES = (
         summary="Queue the repair of subjects whose numbers are stale",
         asks=ReconcileAsked,
         answers=Reconciles,
+        queued=lambda answer: [each["queue_id"] for each in answer["subjects"]],
         handle=request_reconcile,
     ),
 )

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from disarray.model.duration import parse_duration
 from disarray.model.segments import microseconds_of
+from disarray.queries.explain import Explanations, query_explanation
 from disarray.queries.series import query_series
 from disarray.queries.values import Values, query_value
-from disarray.web.parameters import Channel, InDataset, Name, Subject
+from disarray.queries.values_of_subjects import ValuesOfSubjects, query_values
+from disarray.web.parameters import Channel, InDataset, Name, PageAsked, Subject
 from disarray.web.route import API, Call, Route, Scope
 from disarray.web.schema import About
 
@@ -24,6 +26,22 @@ class ValueAsked:
     metric: Name
     at: datetime | None = None
     channel: Channel | None = None
+    dataset: InDataset | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValuesOfSubjectsAsked(PageAsked):
+    """Which metric, of which subjects or of all, and when; the newest values where no instant is given."""
+
+    metric: Name
+    subject_keys: (
+        Annotated[
+            list[Subject],
+            About(text="Subjects, the name once for each; all if not given.", min_length=1, max_length=1000),
+        ]
+        | None
+    ) = None
+    at: datetime | None = None
     dataset: InDataset | None = None
 
 
@@ -61,6 +79,35 @@ def show_value(call: Call, asked: ValueAsked) -> Values:
     ).document
 
 
+def list_values_of_subjects(call: Call, asked: ValuesOfSubjectsAsked) -> ValuesOfSubjects:
+    """The value of a metric for many subjects."""
+    return query_values(
+        call.connection,
+        call.sources.lake,
+        call.sources.datasets,
+        metric=asked.metric,
+        subject_keys=asked.subject_keys,
+        at_us=None if asked.at is None else microseconds_of(asked.at),
+        dataset=asked.dataset,
+        limit=asked.limit,
+        after=asked.after,
+    )
+
+
+def explain_value(call: Call, asked: ValueAsked) -> Explanations:
+    """Where a value comes from."""
+    return query_explanation(
+        call.connection,
+        call.sources.lake,
+        call.sources.datasets,
+        subject_key=asked.subject_key,
+        metric=asked.metric,
+        at_us=None if asked.at is None else microseconds_of(asked.at),
+        channel=asked.channel,
+        dataset=asked.dataset,
+    ).document
+
+
 def list_series(call: Call, asked: SeriesAsked) -> Values:
     """Values at regular instants; those before the first reading of a channel are left out."""
     return query_series(
@@ -87,6 +134,26 @@ ROUTES = (
         asks=ValueAsked,
         answers=Values,
         handle=show_value,
+        refusals=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path=f"{API}/values/subjects",
+        scope=Scope.READ,
+        summary="The value of a metric of many subjects, now or at any instant",
+        asks=ValuesOfSubjectsAsked,
+        answers=ValuesOfSubjects,
+        handle=list_values_of_subjects,
+        refusals=(404, 409),
+    ),
+    Route(
+        method="GET",
+        path=f"{API}/explain",
+        scope=Scope.READ,
+        summary="Where a value comes from: its segment, the files in it and before it, and what restated it",
+        asks=ValueAsked,
+        answers=Explanations,
+        handle=explain_value,
         refusals=(404, 409),
     ),
     Route(

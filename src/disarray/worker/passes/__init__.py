@@ -1,4 +1,4 @@
 """One pass over claimed items: read, plan, scan, and one commit for each subject.
 
-Must not know threads, signals or leases: it reports its steps, and whoever called it keeps the leases.
+Must not know threads, signals or leases: it reports its steps, and its caller keeps the leases.
 """

@@ -8,9 +8,10 @@ from urllib.parse import unquote
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
 from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
+from disarray.model.catalog_changes import FileChange
 from disarray.model.description.dataset import OnShrink
+from disarray.model.fragments import FragmentEntry
 from disarray.model.matching import match_file
-from disarray.model.plan import FileChange, FragmentEntry
 from disarray.model.seam import Replacement
 from disarray.worker.passes.work_order import (
     AllowFile,
@@ -46,7 +47,7 @@ class Assignment:
     problem: str | None = None
 
     @property
-    def place(self) -> tuple[str, str] | None:
+    def dataset_subject(self) -> tuple[str, str] | None:
         """The dataset and subject that it works on, None where it is about all datasets of a subject."""
         return None if self.dataset is None else (self.dataset.name, self.item.subject_key)
 
@@ -154,12 +155,12 @@ def read_change(source_uri: str, outcome: ReadOutcome | None, lake: Lake) -> Fil
         seam_position=None if is_new_generation else outcome.seam_position,
         fragments=tuple(
             FragmentEntry(
-                segment_us=fragment.segment_start_us,
+                segment_us=fragment.segment_us,
                 source_uri=source_uri,
                 generation=generation,
-                path=lake.relative(fragment.file),
+                path=lake.relative(fragment.path),
                 row_group=fragment.row_group,
-                readings=fragment.rows,
+                readings=fragment.readings,
                 first_position=fragment.first_position,
                 last_position=fragment.last_position,
                 first_us=fragment.first_us,

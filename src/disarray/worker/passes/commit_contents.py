@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from disarray.control import catalog
-from disarray.control.commits import DatasetCommit, LakeFile, MovedFile, Profile, SubjectCommit
-from disarray.model.plan import FragmentState
+from disarray.control.commits import DatasetCommit, MovedFile, Profile, SubjectCommit
+from disarray.model.fragments import FragmentState
 from disarray.worker.passes.completions import about_sealed, completion, dataset_read, rejected_rows
 from disarray.worker.passes.counting import commit_figures
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.engine.jobs.scan_job import ScannedSegment
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FragmentEntry, SubjectPlan
+    from disarray.model.fragments import FragmentEntry
+    from disarray.model.plan import SubjectPlan
     from disarray.worker.passes.subject_pass import SubjectPass
     from disarray.worker.workplace import Workplace
 
@@ -27,7 +29,7 @@ MOST_EXAMPLES = 1_000
 
 
 def subject_commit(
-    connection: Connection, place: Workplace, subject: SubjectPass, *, run_id: UUID
+    connection: Connection, workplace: Workplace, subject: SubjectPass, *, run_id: UUID
 ) -> SubjectCommit:
     """All that was found out about one subject, as one commit."""
     work, plans, scanned, read_again = subject.work, subject.plans, subject.scanned, subject.read_again
@@ -38,7 +40,7 @@ def subject_commit(
         for fragment in plan.changes.sealed:
             sealed[fragment.source_uri].append(fragment)
     used = {fragment.path for fragment in added}
-    files = {place.lake.relative(file.path): file for file in subject.files}
+    files = [replace(file, path=workplace.lake.relative(file.path)) for file in subject.files]
     read = {
         **{each.item.file_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
         **read_again,
@@ -57,18 +59,14 @@ def subject_commit(
         datasets=[
             dataset_commit(
                 connection,
-                place.datasets[plan.dataset],
+                workplace.datasets[plan.dataset],
                 plan,
                 scanned=scanned,
                 has_rows=not rows_follow,
             )
             for plan in plans
         ],
-        lake_files=[
-            LakeFile(path=path, bytes=file.size, checksum=file.checksum)
-            for path, file in files.items()
-            if path in used
-        ],
+        lake_files=[file for file in files if file.path in used],
         fingerprints={
             uri: outcome.fingerprint for uri, outcome in read.items() if outcome.fingerprint is not None
         },

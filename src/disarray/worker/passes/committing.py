@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from disarray.control import commits, subjects
+from disarray.control import commits, dirty_ranges
 from disarray.control.connections import transaction
 from disarray.control.retries import call_idempotent
 from disarray.control.timings import TIMINGS
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 
 def commit_work(
-    place: Workplace,
+    workplace: Workplace,
     subject: SubjectPass,
     *,
     run_id: UUID,
@@ -38,21 +38,21 @@ def commit_work(
     Whatever Python has to prepare is prepared before the transaction begins: while it is open it holds the subject, and
     the server ends one that idles.
     """
-    with place.pool.connection() as connection:
-        commit = subject_commit(connection, place, subject, run_id=run_id)
+    with workplace.pool.connection() as connection:
+        commit = subject_commit(connection, workplace, subject, run_id=run_id)
         prepared = commits.prepare_commit(commit)
         failpoint("commit.before_begin", connection, about=commit.subject_key)
     try:
         with (
-            place.pool.connection() as connection,
+            workplace.pool.connection() as connection,
             TIMINGS.timed("commit"),
             transaction(connection),
         ):
             failpoint("commit.begun", connection, about=commit.subject_key)
             for plan in subject.plans:
-                write_rows(connection, place, plan, scanned=subject.scanned, fence=commit.fence)
+                write_rows(connection, workplace, plan, scanned=subject.scanned, fence=commit.fence)
             changes = commits.commit_subject(
-                connection, prepared, place.holder, max_shift_rows=place.max_shift_rows
+                connection, prepared, workplace.holder, max_shift_rows=workplace.max_shift_rows
             )
             if commit.rows_follow:
                 for plan, change in zip(subject.plans, changes, strict=True):
@@ -65,13 +65,13 @@ def commit_work(
                         on_step=on_step,
                     )
                 changes = commits.finish_commit(
-                    connection, prepared, changes, max_shift_rows=place.max_shift_rows
+                    connection, prepared, changes, max_shift_rows=workplace.max_shift_rows
                 )
             failpoint("commit.stated", connection, about=commit.subject_key)
             if any(each.assignment.asks_for(ReconcileSubject) for each in subject.work):
                 with TIMINGS.timed("reconcile"):
                     failpoint("reconcile.before", connection, about=commit.subject_key)
-                    subjects.reconcile_subject(connection, commit.subject_key, place.holder)
+                    dirty_ranges.reconcile_subject(connection, commit.subject_key, workplace.holder)
                     failpoint("reconcile.after", connection, about=commit.subject_key)
             failpoint("commit.before_commit", connection, about=commit.subject_key)
         failpoint("commit.after_commit", about=commit.subject_key)
@@ -83,7 +83,7 @@ def commit_work(
         # The reply was lost, not necessarily the commit. Doing it again could do it twice: ask by run id.
         failpoint("commit.settling", about=commit.subject_key)
         if not call_idempotent(
-            place.pool, lambda connection: commits.is_committed(connection, run_id, commit.subject_key)
+            workplace.pool, lambda connection: commits.is_committed(connection, run_id, commit.subject_key)
         ):
             raise
         log.info("the reply to the commit of %s was lost, and it took effect", commit.subject_key)

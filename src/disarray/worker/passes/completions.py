@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from disarray.control.metadata import Metadata
     from disarray.kernels.reading.outcome import ReadOutcome
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.worker.passes.work import Work
 
 

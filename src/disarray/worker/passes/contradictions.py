@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import catalog
 from disarray.model.description.conflict_rule import ConflictRule
-from disarray.model.plan import FragmentState
+from disarray.model.fragments import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -41,8 +41,8 @@ def find_contradictions(
         rows = [
             row
             for unit in plan.units
-            if (place := (plan.dataset, plan.subject_key, unit.segment_us)) in scanned
-            for row in scanned[place].conflicts
+            if (key := (plan.dataset, plan.subject_key, unit.segment_us)) in scanned
+            for row in scanned[key].conflicts
             if row["winner_uri"] != row["loser_uri"]
         ]
         uris = {row[name] for row in rows for name in ("winner_uri", "loser_uri")}

@@ -8,7 +8,7 @@ from disarray.control import catalog
 from disarray.control.commits import CommitFigures
 from disarray.kernels.reading.outcome import ReadStatus
 from disarray.model.fingerprints import NO_LINES
-from disarray.model.plan import FragmentState
+from disarray.model.fragments import FragmentState
 from disarray.worker.passes.work_order import is_arrival
 
 if TYPE_CHECKING:
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.engine.jobs.scan_job import ScannedSegment
-    from disarray.model.plan import FragmentEntry, SubjectPlan
+    from disarray.model.fragments import FragmentEntry
+    from disarray.model.plan import SubjectPlan
     from disarray.worker.passes.work import Work
 
 

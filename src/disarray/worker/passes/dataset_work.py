@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog
-from disarray.model.plan import CatalogChanges, FileChange, FragmentState, plan_changes
+from disarray.model.catalog_changes import CatalogChanges, FileChange, plan_changes
+from disarray.model.fragments import FragmentState
 from disarray.model.rebuild_plan import plan_reread
 from disarray.worker.passes.assignment import file_change, read_change
 from disarray.worker.passes.rebuilding import refuse_lost_readings
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from disarray.kernels.reading.outcome import ReadOutcome
     from disarray.model.description.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
     from disarray.worker.passes.work import Work
@@ -76,8 +77,8 @@ class DatasetWork:
                 change,
                 moved_from=tuple(
                     fragment
-                    for place, fragments in placed.get(change.source_uri, {}).items()
-                    if place != here
+                    for other, fragments in placed.get(change.source_uri, {}).items()
+                    if other != here
                     for fragment in fragments
                     if fragment.generation == change.generation
                 ),
@@ -105,9 +106,9 @@ class DatasetWork:
         """What these files change where fragments stay what they are."""
         here = self.dataset.name, self.subject_key
         placed = catalog.load_file_fragments(self.connection, [change.source_uri for change in changes])
-        known = {uri: by_place[here] for uri, by_place in placed.items() if here in by_place}
+        known = {uri: by_subject[here] for uri, by_subject in placed.items() if here in by_subject}
         withdrawn = load_withdrawn(self.connection, self.dataset, self.subject_key, changes=changes)
-        said = [
+        fragments = [
             fragment
             for group in (
                 *known.values(),
@@ -124,7 +125,7 @@ class DatasetWork:
                 self.connection,
                 self.dataset.name,
                 self.subject_key,
-                segments=sorted({fragment.segment_us for fragment in said}),
+                segments=sorted({fragment.segment_us for fragment in fragments}),
             ),
             withdrawn=withdrawn.usable,
             former=withdrawn.former,
@@ -136,7 +137,7 @@ class DatasetWork:
     ) -> CatalogChanges:
         """What changes where every file of the subject is read again; `RebuildBlockedError` where one says less."""
         assert self.rebuild is not None
-        known = catalog.load_subject_fragments(self.connection, self.dataset.name, self.subject_key)
+        known = catalog.load_subject_fragments(self.connection, self.subject_key).get(self.dataset.name, [])
         refuse_lost_readings(
             self.rebuild,
             self.outcomes,
@@ -210,10 +211,8 @@ class DatasetWork:
     def _horizon_start_us(self) -> int | None:
         if self.dataset.horizon_us is None:
             return None
-        place = self.dataset.name, self.subject_key
+        here = self.dataset.name, self.subject_key
         high_us = (
-            self.newest_us[place]
-            if place in self.newest_us
-            else catalog.high_event_us(self.connection, *place)
+            self.newest_us[here] if here in self.newest_us else catalog.high_event_us(self.connection, *here)
         )
         return None if high_us is None else high_us - self.dataset.horizon_us

@@ -29,6 +29,7 @@ from disarray.worker.passes.item_outcomes import (
     give_back,
 )
 from disarray.worker.passes.moves import find_foreign, load_former_datasets, load_moves
+from disarray.worker.passes.planning import plan_subject
 from disarray.worker.passes.portions import in_commits
 from disarray.worker.passes.rebuilding import (
     BLOCKED_SECONDS,
@@ -42,7 +43,6 @@ from disarray.worker.passes.stages import (
     Pass,
     judge_stage,
     newest_readings,
-    plan_stage,
     read_stage,
     returned_items,
 )
@@ -86,7 +86,7 @@ class Ended:
 
 
 def process_items(
-    place: Workplace,
+    workplace: Workplace,
     items: Sequence[QueueItem],
     *,
     on_step: Callable[[], None],
@@ -98,11 +98,11 @@ def process_items(
     known also after an error in a later one.
     """
     reports = [] if finished is None else finished
-    with place.pool.connection() as connection:
-        definitions.assert_in_force(connection, place.datasets.values())
+    with workplace.pool.connection() as connection:
+        definitions.assert_in_force(connection, workplace.datasets.values())
         moves = load_moves(connection, items)
-        former = load_former_datasets(connection, items, place.datasets)
-        assignments = assign(items, place.datasets, others=former)
+        former = load_former_datasets(connection, items, workplace.datasets)
+        assignments = assign(items, workplace.datasets, others=former)
         housekeeping = [each.item for each in assignments if each.asks_for(CompactSubject)]
         foreign = find_foreign(assignments, moves)
         handed = {each.queue_id for each in foreign}
@@ -114,15 +114,15 @@ def process_items(
         rebuilds = due_rebuilds(connection, others)
         if rebuilds:
             failpoint("rebuild.due", connection)
-    give_back(place, [HandedOver(target) for target in foreign])
-    known = replace(place, datasets={**place.datasets, **former}) if former else place
+    give_back(workplace, [HandedOver(target) for target in foreign])
+    known = replace(workplace, datasets={**workplace.datasets, **former}) if former else workplace
     # Rebuilds of long histories are committed one after the other.
     for portion in in_portions(others, rebuilds):
         _process(known, portion, due=rebuilds, moves=moves, on_step=on_step, reports=reports)
     # Planned only now, on what the commits left.
     lost = {subject for report in reports for subject in report.lost_subjects}
     keeping = keep_subjects(
-        place,
+        workplace,
         [item for item in housekeeping if item.subject_key not in lost],
         on_step=on_step,
     )
@@ -138,7 +138,7 @@ def process_items(
 
 
 def _process(
-    place: Workplace,
+    workplace: Workplace,
     assignments: Sequence[Assignment],
     *,
     due: Mapping[SubjectOfDataset, Rebuild],
@@ -149,12 +149,12 @@ def _process(
     """Take the assigned items through all stages, and give back what was not committed."""
     subjects = {each.item.subject_key for each in assignments}
     rebuilds = {rebuild.key: rebuild for rebuild in due.values() if rebuild.subject_key in subjects}
-    this = Pass(place, uuid.uuid4(), rebuilds, moves, on_step)
+    this = Pass(workplace, uuid.uuid4(), rebuilds, moves, on_step)
     judged = judge_stage(this, *read_stage(this, assignments))
     parts = in_commits(judged.ready, whole={subject for _, subject in rebuilds})
     if len(parts) > 1:
         # A part that is committed must not make the next one look late.
-        this = replace(this, newest_us=newest_readings(place, judged.ready))
+        this = replace(this, newest_us=newest_readings(workplace, judged.ready))
     outcomes: list[ItemOutcome] = [*judged.foreign]
     blocked = dict(judged.blocked)
     lost: set[str] = set()
@@ -170,29 +170,46 @@ def _process(
         unharmed += ended.unharmed
         this = this.after(part)
     outcomes += returned_items(judged.own, blocked, rebuilds)
-    give_back(place, outcomes)
+    give_back(workplace, outcomes)
     reports.append(PassReport(failed=failure_messages(outcomes)))
     if unharmed:
-        _process(place, unharmed, due=due, moves=this.moves, on_step=on_step, reports=reports)
+        _process(workplace, unharmed, due=due, moves=this.moves, on_step=on_step, reports=reports)
 
 
 def _committed(
     this: Pass, part: Sequence[Work], read: BatchRead, contradicting: frozenset[Contradiction]
 ) -> Ended:
-    """Plan, scan and commit what was read of some files."""
-    place = this.place
-    subjects = plan_stage(this, by_subject(part, read), read, contradicting)
-    plans = [plan for each in subjects for plan in each.plans]
-    with place.pool.connection() as connection:
-        scans = scans_of(connection, plans, place.datasets)
+    """Plan, scan and commit what was read of some files; what `contradicting` names is parked."""
+    workplace = this.workplace
+    with workplace.pool.connection() as connection:
+        subjects = [
+            each.with_plans(
+                plan_subject(
+                    connection,
+                    each.subject_key,
+                    work=each.work,
+                    datasets=workplace.datasets,
+                    lake=workplace.lake,
+                    rebuilds=this.rebuilds,
+                    read_again=read.read_again,
+                    moves=this.moves,
+                    newest_us=this.newest_us,
+                    contradicting=contradicting,
+                ),
+                read,
+            )
+            for each in by_subject(part, read)
+        ]
+        plans = [plan for each in subjects for plan in each.plans]
+        scans = scans_of(connection, plans, workplace.datasets)
         failpoint("plan.after", connection)
     this.on_step()
-    with place.lake.scratch_path() as staging:
-        job = scan_readable_segments(place.runner, scans, lake=place.lake, staging=staging)
+    with workplace.lake.scratch_path() as staging:
+        job = scan_readable_segments(workplace.runner, scans, lake=workplace.lake, staging=staging)
         failpoint("scan.after")
         this.on_step()
-        with place.pool.connection() as connection:
-            found = find_contradictions(connection, plans, place.datasets, job.scanned)
+        with workplace.pool.connection() as connection:
+            found = find_contradictions(connection, plans, workplace.datasets, job.scanned)
         if found <= contradicting:
             return _ended(this, [replace(each, scanned=job.scanned) for each in subjects], job.failures)
     # Only a scan can tell. With what contradicts parked, the others are scanned without it.
@@ -206,7 +223,10 @@ def _ended(this: Pass, subjects: Sequence[SubjectPass], failures: Mapping[Segmen
     for each in ready:
         check_copies(each.plans, each.scanned)
     results = _side_by_side(
-        [partial(commit_work, this.place, each, run_id=this.run_id, on_step=this.on_step) for each in ready],
+        [
+            partial(commit_work, this.workplace, each, run_id=this.run_id, on_step=this.on_step)
+            for each in ready
+        ],
         this.on_step,
     )
     outcomes: list[ItemOutcome] = [
@@ -227,7 +247,7 @@ def _ended(this: Pass, subjects: Sequence[SubjectPass], failures: Mapping[Segmen
         committed=tuple(plan for result in results if result is not None for plan in result),
         rejects=tuple(each for each in rejects if each is not None),
     )
-    blocked = {place: error for each in subjects for place, error in each.planned.blocked.items()}
+    blocked = {key: error for each in subjects for key, error in each.planned.blocked.items()}
     return Ended(report, outcomes, blocked, spoiled.unharmed)
 
 

@@ -1,4 +1,4 @@
-"""What becomes of each item of a pass, and the one place that gives items back."""
+"""What becomes of each item of a pass; items are given back here and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.control import moving_files, queue
-from disarray.control.queue import Failure
+from disarray.control import claims, moving_files
+from disarray.control.claims import Failure
 from disarray.errors import LeaseLostError
 from disarray.failpoints import failpoint
 
@@ -73,7 +73,7 @@ def failure_messages(outcomes: Iterable[ItemOutcome]) -> dict[QueueId, str]:
     return {each.item.queue_id: each.message for each in outcomes if isinstance(each, Failed | Waits)}
 
 
-def give_back(place: Workplace, outcomes: Iterable[ItemOutcome]) -> None:
+def give_back(workplace: Workplace, outcomes: Iterable[ItemOutcome]) -> None:
     """End what was not ended by a commit, each item as its outcome says."""
     targets: list[HandOver] = []
     failures: list[tuple[str, Failure]] = []  # with their subjects
@@ -92,43 +92,43 @@ def give_back(place: Workplace, outcomes: Iterable[ItemOutcome]) -> None:
                 waits[seconds].append((item.subject_key, failure))
             case _:
                 assert_never(each)
-    _hand_over(place, targets)
-    _fail(place, failures, wait_seconds=None)
+    _hand_over(workplace, targets)
+    _fail(workplace, failures, wait_seconds=None)
     for seconds in sorted(waits):
-        _fail(place, waits[seconds], wait_seconds=seconds)
+        _fail(workplace, waits[seconds], wait_seconds=seconds)
 
 
-def _hand_over(place: Workplace, targets: Sequence[HandOver]) -> None:
+def _hand_over(workplace: Workplace, targets: Sequence[HandOver]) -> None:
     if not targets:
         return
     try:
-        with place.pool.connection() as connection:
-            moving_files.hand_over_items(connection, targets, place.holder)
+        with workplace.pool.connection() as connection:
+            moving_files.hand_over_items(connection, targets, workplace.holder)
     except LeaseLostError as error:
         log.warning("%s", error)
 
 
-def _fail(place: Workplace, failures: Sequence[tuple[str, Failure]], *, wait_seconds: int | None) -> None:
+def _fail(workplace: Workplace, failures: Sequence[tuple[str, Failure]], *, wait_seconds: int | None) -> None:
     if not failures:
         return
     by_subject: dict[str, list[Failure]] = defaultdict(list)
     for subject_key, failure in failures:
         by_subject[subject_key].append(failure)
     together = [failure for group in by_subject.values() for failure in group]
-    if not _are_failed(place, together, wait_seconds) and len(by_subject) > 1:
+    if not _are_failed(workplace, together, wait_seconds) and len(by_subject) > 1:
         # One subject that was lost meanwhile took the others with it: now each for itself.
         for group in by_subject.values():
-            _are_failed(place, group, wait_seconds)
+            _are_failed(workplace, group, wait_seconds)
 
 
-def _are_failed(place: Workplace, failures: Sequence[Failure], wait_seconds: int | None) -> bool:
+def _are_failed(workplace: Workplace, failures: Sequence[Failure], wait_seconds: int | None) -> bool:
     try:
-        with place.pool.connection() as connection:
+        with workplace.pool.connection() as connection:
             failpoint("fail.before", connection)
-            queue.fail_items(
+            claims.fail_items(
                 connection,
                 failures,
-                place.holder,
+                workplace.holder,
                 retry_delay_seconds=wait_seconds,
                 is_counted=wait_seconds is None,
             )

@@ -138,8 +138,8 @@ def leaving_files(work: Sequence[Work], subject_key: str, moves: Moves) -> list[
             continue
         first: dict[SubjectOfDataset, int] = {}
         for home in elsewhere:
-            place = home.dataset, home.subject_key
-            first[place] = min(first.get(place, home.first_us), home.first_us)
+            there = home.dataset, home.subject_key
+            first[there] = min(first.get(there, home.first_us), home.first_us)
         found += [
             LeavingFile(
                 source_uri=uri, dataset=name, subject_key=subject, generation=generation, first_us=first_us

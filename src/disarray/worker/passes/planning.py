@@ -10,13 +10,8 @@ from typing import TYPE_CHECKING
 from disarray.control import catalog, readings
 from disarray.errors import RebuildBlockedError
 from disarray.model.description.dataset import Store
-from disarray.model.plan import (
-    CatalogChanges,
-    StoredRows,
-    SubjectPlan,
-    plan_scans,
-    with_former_segments,
-)
+from disarray.model.plan import StoredRows, SubjectPlan
+from disarray.model.scan_units import plan_scans, with_former_segments
 from disarray.model.segments import FIRST_US, LAST_US
 from disarray.worker.passes.dataset_work import DatasetWork
 from disarray.worker.passes.moves import Moves, leaving_files
@@ -30,8 +25,10 @@ if TYPE_CHECKING:
     from disarray.control.commits import LeavingFile
     from disarray.control.connections import Connection
     from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.catalog_changes import CatalogChanges
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FragmentEntry, ScanUnit
+    from disarray.model.fragments import FragmentEntry
+    from disarray.model.scan_units import ScanUnit
     from disarray.store.lake import Lake
     from disarray.worker.passes.contradictions import Contradiction
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
@@ -78,32 +75,32 @@ def plan_subject(
             by_dataset[each.assignment.dataset.name].append(each)
     planned = SubjectPlans()
     for name, group in by_dataset.items():
-        place = name, subject_key
+        key = name, subject_key
         own = DatasetWork(
             connection,
             datasets[name],
             subject_key,
             work=group,
-            rebuild=(rebuilds or {}).get(place),
-            read_again=(read_again or {}).get(place, {}),
+            rebuild=(rebuilds or {}).get(key),
+            read_again=(read_again or {}).get(key, {}),
             lake=lake,
             moved={
                 uri
                 for uri, homes in moves.homes.items()
-                if any((home.dataset, home.subject_key) != place for home in homes)
+                if any((home.dataset, home.subject_key) != key for home in homes)
             },
-            leaving=moves.leaving.get(place, {}),
+            leaving=moves.leaving.get(key, {}),
             newest_us=newest_us or {},
-            contradicting={(uri, segment) for where, uri, segment in contradicting if where == place},
+            contradicting={(uri, segment) for where, uri, segment in contradicting if where == key},
         )
         try:
             plan = plan_dataset(own)
         except RebuildBlockedError as error:
-            planned.blocked[place] = error
+            planned.blocked[key] = error
         else:
             planned.plans.extend([] if plan is None else [plan])
             planned.left.extend((name, uri) for uri in own.leaving)
-    ready = [each for each in work if each.assignment.place not in planned.blocked]
+    ready = [each for each in work if each.assignment.dataset_subject not in planned.blocked]
     planned.leaving.extend(leaving_files(ready, subject_key, moves))
     return planned
 
@@ -194,7 +191,7 @@ def _restates(own: DatasetWork, planned: CatalogChanges, newest_us: int | None) 
 def _is_comparable(own: DatasetWork, segments: Sequence[SegmentEntry]) -> bool:
     """Whether each segment has a former self with readings; else only the ends of series can be compared."""
     return own.rebuild is None or (
-        own.rebuild.before.segment_us == own.dataset.segment_us
+        own.rebuild.before.segment_length_us == own.dataset.segment_length_us
         and not any(segment.is_sealed for segment in segments)
     )
 
@@ -212,11 +209,11 @@ def _segments_to_copy(
         )
         if (entry.table_digest is None) == (store is Store.TIMESCALE)
     ]
-    said = catalog.load_segment_fragments(
+    active = catalog.load_segment_fragments(
         connection, dataset.name, subject_key, segments=[entry.segment_us for entry in entries]
     )
     # A segment whose fragments are gone has nothing to be made from: scanned, it would seem empty.
-    kept = {fragment.segment_us for fragment in said}
+    kept = {fragment.segment_us for fragment in active}
     for entry in entries:
         if entry.segment_us in kept and budget > 0:
             found[entry.segment_us] = entry.digest

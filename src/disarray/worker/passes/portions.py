@@ -35,10 +35,10 @@ def in_commits(work: Iterable[Work], *, whole: Container[str]) -> list[list[Work
         by_subject[each.item.subject_key].append(each)
     parts: list[list[Work]] = [[]]
     for subject, own in by_subject.items():
-        for place, group in enumerate([own] if subject in whole else _groups(own)):
-            if place == len(parts):
+        for number, group in enumerate([own] if subject in whole else _groups(own)):
+            if number == len(parts):
                 parts.append([])
-            parts[place] += group
+            parts[number] += group
     return parts
 
 
@@ -49,7 +49,7 @@ def expected_rows(dataset: Dataset, fragments: Iterable[Fragment]) -> int:
         rows += len(dataset.metrics) * fragment.channels
         for rollup in dataset.rollups:
             buckets = _buckets(rollup.bucket, fragment.last_us - fragment.first_us)
-            rows += len(rollup.aggregates) * min(fragment.rows, fragment.channels * buckets)
+            rows += len(rollup.aggregates) * min(fragment.readings, fragment.channels * buckets)
     return rows
 
 

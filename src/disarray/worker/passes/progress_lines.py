@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def tell_pass(report: PassReport, seconds: float) -> None:
+def log_pass(report: PassReport, seconds: float) -> None:
     """Write down what became of a batch."""
     arrivals = Counter(committed.arrival.value for committed in report.committed)
     log.info(

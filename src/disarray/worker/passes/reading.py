@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from disarray.worker.passes.assignment import Assignment
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
 
-Place = tuple[str, str, str]  # dataset, subject, uri
+FileOfSubject = tuple[str, str, str]  # dataset, subject, uri
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class BatchRequests:
     """What a batch asks job 1 for: files of items, by item, and files that are read again without one."""
 
     of_items: Mapping[QueueId, ReadRequest]
-    read_again: Mapping[Place, ReadRequest] = field(default_factory=dict)
+    read_again: Mapping[FileOfSubject, ReadRequest] = field(default_factory=dict)
     restored: frozenset[str] = frozenset()  # files that are allowed again and of which fragments are kept
 
     def without(
@@ -46,11 +46,13 @@ class BatchRequests:
     ) -> BatchRequests:
         """The requests that are left when some subjects are not worked on."""
         left_out = {
-            each.item.queue_id for each in assignments if each.place is not None and each.place in blocked
+            each.item.queue_id
+            for each in assignments
+            if each.dataset_subject is not None and each.dataset_subject in blocked
         }
         return BatchRequests(
             {queue_id: request for queue_id, request in self.of_items.items() if queue_id not in left_out},
-            {place: request for place, request in self.read_again.items() if place[:2] not in blocked},
+            {file: request for file, request in self.read_again.items() if file[:2] not in blocked},
             self.restored,
         )
 
@@ -80,7 +82,7 @@ def batch_requests(
     kept = files_with_fragments(connection, assignments)
     of_items = {}
     for each in assignments:
-        rebuild = rebuilds.get(each.place) if each.place is not None else None
+        rebuild = rebuilds.get(each.dataset_subject) if each.dataset_subject is not None else None
         uri = each.source_uri
         if uri is None:
             continue
@@ -93,20 +95,23 @@ def batch_requests(
             must_read_again=each.asks_for(AllowFile) and uri not in kept,
             is_moved=stored is not None
             and any(
-                home.generation == stored.generation and (home.dataset, home.subject_key) != each.place
+                home.generation == stored.generation
+                and (home.dataset, home.subject_key) != each.dataset_subject
                 for home in homes.get(uri, ())
             ),
         )
         if request is not None:
             of_items[each.item.queue_id] = request
-    has_item = {(*each.place, each.source_uri) for each in assignments if each.place is not None}
+    has_item = {
+        (*each.dataset_subject, each.source_uri) for each in assignments if each.dataset_subject is not None
+    }
     read_again = {
-        (*place, uri): ReadRequest.for_dataset(
+        (*key, uri): ReadRequest.for_dataset(
             rebuild.dataset, path_of(uri), reason=ReadReason.REINGEST, now_us=now_us, stored=stored
         )
-        for place, rebuild in rebuilds.items()
+        for key, rebuild in rebuilds.items()
         for uri, stored in rebuild.files.items()
-        if (*place, uri) not in has_item
+        if (*key, uri) not in has_item
     }
     # One and the same object travels to a task once, however many files it is for.
     specs: dict[tuple[str, str], ReadSpec] = {}
@@ -117,7 +122,7 @@ def batch_requests(
 
     return BatchRequests(
         {queue_id: lighter(request) for queue_id, request in of_items.items()},
-        {place: lighter(request) for place, request in read_again.items()},
+        {file: lighter(request) for file, request in read_again.items()},
         kept,
     )
 
@@ -129,7 +134,7 @@ def find_blocked(runner: Runner, requests: BatchRequests) -> dict[SubjectOfDatas
     for (name, subject, uri), request in requests.read_again.items():
         if request.path in missing:
             gone.setdefault((name, subject), {})[uri] = "the file is gone"
-    return {place: lost_files(lost) for place, lost in gone.items()}
+    return {key: lost_files(lost) for key, lost in gone.items()}
 
 
 def read_batch(

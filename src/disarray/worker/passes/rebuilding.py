@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from disarray.kernels.reading.outcome import ReadOutcome
     from disarray.model.description.dataset import Dataset, Version
     from disarray.model.fingerprints import Fingerprint
-    from disarray.model.plan import FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.worker.passes.assignment import Assignment
     from disarray.worker.passes.work import Work
 
@@ -79,7 +79,7 @@ class Rebuild:
     def segments_to_scan(self, segments: Sequence[SegmentEntry]) -> list[int]:
         """The segments whose readings are kept. A sealed one keeps the numbers that mean the same, and no others."""
         sealed = [segment for segment in segments if segment.is_sealed]
-        if sealed and self.before.segment_us != self.dataset.segment_us:
+        if sealed and self.before.segment_length_us != self.dataset.segment_length_us:
             raise RebuildBlockedError(
                 f"{len(sealed)} segments have numbers alone, their readings are no longer kept, and segments of "
                 "another length cannot be made of them. Restore the length of segments, or give the changed "
@@ -143,11 +143,11 @@ def blocked_by_failures(
     """Rebuilds that need a file whose own item failed: without it, its readings would be lost."""
     lost: dict[SubjectOfDataset, dict[str, str]] = {}
     for each in work:
-        place = each.assignment.place
-        rebuild = None if place is None else rebuilds.get(place)
+        key = each.assignment.dataset_subject
+        rebuild = None if key is None else rebuilds.get(key)
         if rebuild is not None and each.failure is not None and each.item.source_uri in rebuild.files:
             lost.setdefault(rebuild.key, {})[each.item.file_uri] = each.failure
-    return {place: lost_files(files) for place, files in lost.items()}
+    return {key: lost_files(files) for key, files in lost.items()}
 
 
 def moved_files(rebuild: Rebuild, outcomes: Mapping[str, ReadOutcome]) -> dict[str, str]:
@@ -212,7 +212,7 @@ def lost_files(lost: Mapping[str, str]) -> RebuildBlockedError:
     )
 
 
-def told_blocked(rebuild: Rebuild, error: RebuildBlockedError) -> str:
+def blocked_message(rebuild: Rebuild, error: RebuildBlockedError) -> str:
     """The error with all that an operator needs."""
     name, subject = rebuild.key
     return (

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disarray.control import commits, definitions
+from disarray.control import definitions, previews
 from disarray.control.connections import undone
 from disarray.control.files import Notification, Reason
 from disarray.control.queue import Incarnation, Lane, OrderKind, QueueId, QueueItem
@@ -20,7 +20,7 @@ from disarray.errors import StalePlanError
 from disarray.store.definitions import definitions_of
 from disarray.store.lake import ScratchLake
 from disarray.worker.passes.assignment import Assignment, assign
-from disarray.worker.passes.commit_contents import dataset_commit
+from disarray.worker.passes.commit_contents import conflicts_with, dataset_commit
 from disarray.worker.passes.contradictions import find_contradictions
 from disarray.worker.passes.moves import Moves, find_foreign, judge_subjects, leaving_files, load_moves
 from disarray.worker.passes.planning import plan_subject
@@ -31,10 +31,11 @@ from disarray.worker.passes.work import Work
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from disarray.control.commits import CommitPreview, DatasetCommit
+    from disarray.control.commits import DatasetCommit
     from disarray.control.connections import Connection
     from disarray.control.metadata import Metadata
     from disarray.control.moving_files import HandOver, Home
+    from disarray.control.previews import CommitPreview
     from disarray.control.quarantine import Quarantined
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
@@ -57,6 +58,7 @@ class RehearsedPlan:
     plan: SubjectPlan
     impact: CommitPreview
     is_rebuild_pending: bool = False  # both are of the former definition
+    conflicts: tuple[int, int] = (0, 0)  # readings that come and disagree with others: winners, losers
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,7 @@ def _rehearse(
     noted = load_moves(connection, [*(each.item for each in work), *departing]).leaving
     moves = Moves(
         homes,
-        {place: {**noted.get(place, {}), **leaving.get(place, {})} for place in {**noted, **leaving}},
+        {key: {**noted.get(key, {}), **leaving.get(key, {})} for key in {**noted, **leaving}},
     )
     plans: list[RehearsedPlan] = []
     for subject in dict.fromkeys(item.subject_key for item in (*(each.item for each in work), *departing)):
@@ -265,6 +267,7 @@ def _rehearse_subject(
                 dataset_commit(connection, known[plan.dataset], plan, scanned=scanned),
             ),
             is_rebuild_pending=plan.dataset in datasets and known[plan.dataset] is not datasets[plan.dataset],
+            conflicts=conflicts_with(plan, scanned),
         )
         for plan in planned
     ]
@@ -272,11 +275,11 @@ def _rehearse_subject(
 
 def _preview(connection: Connection, subject: str, dataset: Dataset, part: DatasetCommit) -> CommitPreview:
     if definitions.is_defined(connection, dataset):
-        return commits.preview_commit(connection, subject, part)
+        return previews.preview_commit(connection, subject, part)
     # Numbers are made under a definition that the database knows. This one is new: known as long as the preview takes.
     with undone(connection):
         definitions.register_dataset(connection, dataset)
-        return commits.preview_commit(connection, subject, part)
+        return previews.preview_commit(connection, subject, part)
 
 
 def _as_if_claimed(notifications: Sequence[Notification]) -> list[QueueItem]:

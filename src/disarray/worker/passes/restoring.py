@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from disarray.control.connections import Connection
+    from disarray.model.catalog_changes import FileChange
     from disarray.model.description.dataset import Dataset
-    from disarray.model.plan import FileChange, FragmentEntry
+    from disarray.model.fragments import FragmentEntry
     from disarray.worker.passes.assignment import Assignment
 
 
@@ -64,11 +65,11 @@ def files_with_fragments(connection: Connection, assignments: Iterable[Assignmen
     known = catalog.load_file_fragments(connection, list(allowed))
     for uri, assignment in allowed.items():
         assert assignment.dataset is not None
-        wanted = (*(assignment.place or ()), assignment.dataset.parse_version)
+        wanted = (*(assignment.dataset_subject or ()), assignment.dataset.parse_version)
         are_usable = [
             (each.dataset, each.subject_key, each.parse_version) == wanted for each in withdrawn.get(uri, ())
         ]
         # Allowed before a worker had removed it, it says what it said.
-        if all(are_usable) and (are_usable or known.get(uri, {}).get(assignment.place or ("", ""))):
+        if all(are_usable) and (are_usable or known.get(uri, {}).get(assignment.dataset_subject or ("", ""))):
             found.add(uri)
     return frozenset(found)

@@ -64,7 +64,7 @@ def scans_of(
 
 
 def write_rows(
-    connection: Connection, place: Workplace, plan: SubjectPlan, *, scanned: Scanned, fence: int
+    connection: Connection, workplace: Workplace, plan: SubjectPlan, *, scanned: Scanned, fence: int
 ) -> None:
     """Inside the transaction of a commit and before its catalog: let the table hold what was scanned."""
     if plan.store is Store.LAKE and not plan.in_table:
@@ -79,12 +79,12 @@ def write_rows(
     }
     if not changed:
         return
-    store_of(connection, place, plan).write(
+    store_of(connection, workplace, plan).write(
         connection,
         plan.subject_key,
         changed,
         planned_on=plan.store,
-        holder=place.holder,
+        holder=workplace.holder,
         fence=fence,
     )
 
@@ -127,12 +127,12 @@ def _documents(result: ScannedSegment) -> Iterator[bytes]:
         yield json.dumps(rows, allow_nan=False).encode()
 
 
-def store_of(connection: Connection, place: Workplace, plan: SubjectPlan) -> ReadingStore:
+def store_of(connection: Connection, workplace: Workplace, plan: SubjectPlan) -> ReadingStore:
     """The store that a plan writes to; one that is being left is still written to, until nothing is in it."""
-    dataset = place.datasets[plan.dataset]
+    dataset = workplace.datasets[plan.dataset]
     if plan.store is Store.TIMESCALE or plan.in_table:
         return TableReadings.of(connection, dataset)
-    return LakeReadings(place.lake, dataset)
+    return LakeReadings(workplace.lake, dataset)
 
 
 def check_copies(plans: Iterable[SubjectPlan], scanned: Scanned) -> None:

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from disarray.control.connections import Connection
+    from disarray.model.catalog_changes import FileChange
     from disarray.model.description.dataset import Dataset
     from disarray.model.fingerprints import Fingerprint
-    from disarray.model.plan import FileChange, FragmentEntry
+    from disarray.model.fragments import FragmentEntry
 
 # What a file says: its bytes, and whether its unterminated last line is among what was read of them.
-_Said = tuple[str, bool]
+_Content = tuple[str, bool]
 
 
 def share_fragments(
@@ -38,28 +39,28 @@ def share_fragments(
     entries that share a row group, the scan takes the one with the greatest uri. What the catalog knows is left alone
     where all of it is about to be replaced.
     """
-    said = {uri: _said(fingerprint) for uri, fingerprint in fingerprints.items()}
+    contents = {uri: _content(fingerprint) for uri, fingerprint in fingerprints.items()}
     known, generations = _known_copies(
-        connection, dataset, subject_key, said=set() if only_among_them else set(said.values())
+        connection, dataset, subject_key, contents=set() if only_among_them else set(contents.values())
     )
     # Read whole, a file's fragments say all that it says: they can stand for those of every copy in the batch.
     whole = {
-        said[change.source_uri]: change
+        contents[change.source_uri]: change
         for change in sorted(changes, key=lambda change: change.source_uri.encode())
-        if change.source_uri in said and change.seam_position == 0 and not change.is_removed
+        if change.source_uri in contents and change.seam_position == 0 and not change.is_removed
     }
     originals = {
         change.source_uri: original
         for change in changes
-        if change.source_uri in said
+        if change.source_uri in contents
         and not change.is_removed
-        and (original := _original(change, known.get(said[change.source_uri], []), dataset)) is not None
+        and (original := _original(change, known.get(contents[change.source_uri], []), dataset)) is not None
     }
     fragments = _stored_fragments(connection, dataset, subject_key, sorted(set(originals.values())))
     shared = []
     for change in changes:
         original = originals.get(change.source_uri)
-        twin = whole.get(said[change.source_uri]) if change.source_uri in said else None
+        twin = whole.get(contents[change.source_uri]) if change.source_uri in contents else None
         if original is not None:
             newest = [each for each in fragments[original] if each.generation == generations[original]]
             shared.append(_copy(change, newest))
@@ -71,18 +72,18 @@ def share_fragments(
 
 
 def _known_copies(
-    connection: Connection, dataset: Dataset, subject_key: str, *, said: set[_Said]
-) -> tuple[dict[_Said, list[str]], dict[str, int]]:
+    connection: Connection, dataset: Dataset, subject_key: str, *, contents: set[_Content]
+) -> tuple[dict[_Content, list[str]], dict[str, int]]:
     """Files that say the same and whose readings are in, the greatest uri last; and the generation of each."""
-    hashes = sorted({content_hash for content_hash, _ in said})
+    hashes = sorted({content_hash for content_hash, _ in contents})
     same = catalog.find_same_content(connection, dataset.name, subject_key, content_hashes=hashes)
     prints = catalog.load_fingerprints(connection, [uri for uris in same.values() for uri in uris])
-    found: dict[_Said, list[str]] = {}
+    found: dict[_Content, list[str]] = {}
     for uris in same.values():
         for uri in uris:
             # What is kept of a blacklisted file may have been read under another definition.
             if prints[uri].parse_version == dataset.parse_version:
-                found.setdefault(_said(prints[uri]), []).append(uri)
+                found.setdefault(_content(prints[uri]), []).append(uri)
     return found, {uri: fingerprint.generation for uri, fingerprint in prints.items()}
 
 
@@ -111,7 +112,7 @@ def _original(change: FileChange, copies: Sequence[str], dataset: Dataset) -> st
     return others[-1] if others else None
 
 
-def _said(fingerprint: Fingerprint) -> _Said:
+def _content(fingerprint: Fingerprint) -> _Content:
     return fingerprint.content_hash, fingerprint.tail is Tail.TAKEN
 
 

@@ -1,7 +1,4 @@
-"""The stages of a pass up to its plans, each from the values of the one before it to new ones.
-
-Assigned items are read, what was read is judged, what can be committed is planned. Nothing here changes a number.
-"""
+"""The first stages of a pass: assigned items are read, and what was read is judged. Nothing here changes a number."""
 
 from __future__ import annotations
 
@@ -18,12 +15,11 @@ from disarray.worker.passes.item_outcomes import (
     Waits,
 )
 from disarray.worker.passes.moves import judge_subjects
-from disarray.worker.passes.planning import plan_subject
 from disarray.worker.passes.reading import batch_requests, find_blocked, read_batch
 from disarray.worker.passes.rebuilding import (
     BLOCKED_SECONDS,
     blocked_by_failures,
-    told_blocked,
+    blocked_message,
 )
 
 if TYPE_CHECKING:
@@ -32,12 +28,10 @@ if TYPE_CHECKING:
 
     from disarray.errors import RebuildBlockedError
     from disarray.worker.passes.assignment import Assignment
-    from disarray.worker.passes.contradictions import Contradiction
     from disarray.worker.passes.item_outcomes import ItemOutcome
     from disarray.worker.passes.moves import Moves
     from disarray.worker.passes.reading import BatchRead
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
-    from disarray.worker.passes.subject_pass import SubjectPass
     from disarray.worker.passes.work import Work
     from disarray.worker.workplace import Workplace
 
@@ -48,7 +42,7 @@ if TYPE_CHECKING:
 class Pass:
     """What all stages of a pass share. `newest_us` is what horizons are counted from, where that is not now."""
 
-    place: Workplace
+    workplace: Workplace
     run_id: UUID
     rebuilds: Mapping[SubjectOfDataset, Rebuild]
     moves: Moves
@@ -58,7 +52,7 @@ class Pass:
     def after(self, part: Sequence[Work]) -> Pass:
         """The pass for what is committed after a part of it: a subject has one run for each commit."""
         # What has to leave a subject left with the first part of it: a later one may bring it back.
-        gone = {each.assignment.place for each in part}
+        gone = {each.assignment.dataset_subject for each in part}
         leaving = {where: files for where, files in self.moves.leaving.items() if where not in gone}
         return replace(self, run_id=uuid.uuid4(), moves=replace(self.moves, leaving=leaving))
 
@@ -76,16 +70,16 @@ class Judged:
 
 def read_stage(this: Pass, assignments: Sequence[Assignment]) -> tuple[BatchRead, Blocked]:
     """Job 1; also the rebuilds of which a file is gone, for which nothing was read."""
-    place = this.place
-    with place.pool.connection() as connection:
+    workplace = this.workplace
+    with workplace.pool.connection() as connection:
         requests = batch_requests(connection, assignments, this.rebuilds, this.moves.homes)
-    blocked = find_blocked(place.runner, requests)
+    blocked = find_blocked(workplace.runner, requests)
     failpoint("read.before")
     read = read_batch(
-        place.runner,
+        workplace.runner,
         assignments,
         requests.without(blocked, assignments),
-        lake=place.lake,
+        lake=workplace.lake,
         run_id=this.run_id,
     )
     failpoint("read.after")
@@ -97,34 +91,8 @@ def judge_stage(this: Pass, read: BatchRead, blocked: Blocked) -> Judged:
     """Whom the files are about, and which of them can be planned."""
     own, foreign = judge_subjects(read.work, this.rebuilds)
     blocked = {**blocked, **blocked_by_failures(own, this.rebuilds)}
-    ready = [each for each in own if each.failure is None and each.assignment.place not in blocked]
+    ready = [each for each in own if each.failure is None and each.assignment.dataset_subject not in blocked]
     return Judged(read, own, ready, [HandedOver(target) for target in foreign], blocked)
-
-
-def plan_stage(
-    this: Pass, subjects: Sequence[SubjectPass], read: BatchRead, contradicting: frozenset[Contradiction]
-) -> list[SubjectPass]:
-    """What each subject changes, with one look at the catalog; what `contradicting` names is parked."""
-    place = this.place
-    with place.pool.connection() as connection:
-        return [
-            each.with_plans(
-                plan_subject(
-                    connection,
-                    each.subject_key,
-                    work=each.work,
-                    datasets=place.datasets,
-                    lake=place.lake,
-                    rebuilds=this.rebuilds,
-                    read_again=read.read_again,
-                    moves=this.moves,
-                    newest_us=this.newest_us,
-                    contradicting=contradicting,
-                ),
-                read,
-            )
-            for each in subjects
-        ]
 
 
 def returned_items(
@@ -133,10 +101,10 @@ def returned_items(
     """Items that never came to a commit: their rebuild is blocked, or their file could not be read."""
     found: list[ItemOutcome] = []
     for each in own:
-        where = each.assignment.place
+        where = each.assignment.dataset_subject
         # Also where its own file could not be read: that may be mended by then as well.
         if where is not None and where in blocked:
-            found.append(Waits(each.item, told_blocked(rebuilds[where], blocked[where]), BLOCKED_SECONDS))
+            found.append(Waits(each.item, blocked_message(rebuilds[where], blocked[where]), BLOCKED_SECONDS))
         elif each.failure is not None and each.waits_for_the_lake:
             found.append(Waits(each.item, each.failure, LAKE_SECONDS))
         elif each.failure is not None:
@@ -144,11 +112,11 @@ def returned_items(
     return found
 
 
-def newest_readings(place: Workplace, work: Sequence[Work]) -> dict[SubjectOfDataset, int | None]:
+def newest_readings(workplace: Workplace, work: Sequence[Work]) -> dict[SubjectOfDataset, int | None]:
     """The newest reading of each subject and dataset, as it is before the pass."""
-    places = {each.assignment.place for each in work}
-    with place.pool.connection() as connection:
+    keys = {each.assignment.dataset_subject for each in work}
+    with workplace.pool.connection() as connection:
         return {
             where: catalog.high_event_us(connection, *where)
-            for where in sorted(where for where in places if where is not None)
+            for where in sorted(where for where in keys if where is not None)
         }

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from disarray.engine.jobs.scan_job import ScannedSegment, SegmentOfSubject
-    from disarray.kernels.fragments.fragment_writer import FragmentFile
     from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.fragments import LakeFile
     from disarray.model.plan import SubjectPlan
     from disarray.worker.passes.reading import BatchRead
     from disarray.worker.passes.work import Work
@@ -28,7 +28,7 @@ class SubjectPass:
 
     subject_key: str
     work: tuple[Work, ...]
-    files: Sequence[FragmentFile] = ()
+    files: Sequence[LakeFile] = ()
     read_again: Mapping[str, ReadOutcome] = field(default_factory=dict)  # of a rebuild, without an item
     planned: SubjectPlans = field(default_factory=SubjectPlans)
     scanned: Mapping[SegmentOfSubject, ScannedSegment] = field(default_factory=dict)
@@ -43,7 +43,7 @@ class SubjectPass:
         return replace(
             self,
             planned=planned,
-            work=tuple(each for each in self.work if each.assignment.place not in planned.blocked),
+            work=tuple(each for each in self.work if each.assignment.dataset_subject not in planned.blocked),
             read_again={
                 uri: outcome
                 for plan in planned.plans

@@ -30,9 +30,9 @@ class Duty:
     perform: Callable[[Workplace], object]
 
 
-def provision_events(place: Workplace) -> None:
+def provision_events(workplace: Workplace) -> None:
     """Make the partitions of the coming months, so that no event ever waits for one."""
-    with place.pool.connection() as connection:
+    with workplace.pool.connection() as connection:
         events.provision_event_partitions(connection)
 
 
@@ -40,7 +40,7 @@ DUTIES = (Duty("event partitions", provision_events), Duty("housekeeping", keep_
 
 
 def perform_duties(
-    place: Workplace,
+    workplace: Workplace,
     stop: threading.Event,
     *,
     duties: Sequence[Duty] = DUTIES,
@@ -54,7 +54,7 @@ def perform_duties(
                 return
             began = time.monotonic()
             try:
-                duty.perform(place)
+                duty.perform(workplace)
                 log.debug("%s: %.1f s", duty.name, time.monotonic() - began)
             except Exception as error:
                 log.warning("%s could not be done and is tried again later: %s", duty.name, error)

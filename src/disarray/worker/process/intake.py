@@ -34,7 +34,7 @@ class Intake:
     hand is kept, so that the rest waits on the broker's disk.
     """
 
-    place: Workplace
+    workplace: Workplace
     broker_url: str
     broker_prefix: str
     breaker: Breaker  # of the database, shared with the scheduler
@@ -46,16 +46,16 @@ class Intake:
         consumer = Consumer(
             self.broker_url,
             Subscription(
-                instance_name=self.place.holder.instance_name,
-                subject_patterns=self.place.subject_patterns,
-                former_patterns=self.place.former_patterns,
+                instance_name=self.workplace.holder.instance_name,
+                subject_patterns=self.workplace.subject_patterns,
+                former_patterns=self.workplace.former_patterns,
                 names=Names(self.broker_prefix),
             ),
             stop=stop,
         )
         self.counts = consumer.counts
         queue = DirectTransport(
-            self.place.pool, instance_name=self.place.holder.instance_name, on_queued=self.on_queued
+            self.workplace.pool, instance_name=self.workplace.holder.instance_name, on_queued=self.on_queued
         )
         for batch in consumer.consume():
             while not stop.is_set() and not self._is_queued(queue, batch):

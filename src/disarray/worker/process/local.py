@@ -10,11 +10,13 @@ from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
 from disarray.failpoints import failpoint
 from disarray.queries.project import configured_datasets
+from disarray.sources.inbox import refuse_unreadable_inboxes
+from disarray.sources.landing import Landing
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
 from disarray.worker.process.scheduler import BATCH
-from disarray.worker.process.settings import RunnerKind, worker_settings
+from disarray.worker.process.settings import RunnerKind, inbox_settings, worker_settings
 from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
@@ -88,6 +90,8 @@ def open_workplace(
             served = _patterns_of(connection, instance_name)
             failpoint("start.registered", connection)
         config.lake_root.mkdir(parents=True, exist_ok=True)
+        landing = Landing(config.landing_root)
+        refuse_unreadable_inboxes(landing, tuple(datasets.values()))
         yield Workplace(
             pool,
             runner,
@@ -96,6 +100,8 @@ def open_workplace(
             holder,
             subject_patterns=served,
             former_patterns=former,
+            landing=landing,
+            inbox_settings=inbox_settings(config),
             housekeeping=housekeeping_settings(config),
         )
 
@@ -113,6 +119,7 @@ def open_house(config: Config) -> Iterator[Workplace]:
             Lake(config.lake_root),
             datasets,
             Holder("housekeeping", Incarnation(0)),
+            landing=Landing(config.landing_root),
             housekeeping=housekeeping_settings(config),
         )
 

@@ -9,8 +9,9 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from disarray.control import queue
-from disarray.control.queue import Failure, FetchPolicy
+from disarray.control import claims, queue
+from disarray.control.claims import Failure
+from disarray.control.queue import FetchPolicy
 from disarray.errors import (
     AccessDeniedError,
     ControlError,
@@ -31,7 +32,7 @@ from disarray.model.backoff import Backoff
 from disarray.model.breaker import Breaker
 from disarray.worker.passes.ingest import process_items
 from disarray.worker.passes.item_outcomes import LAKE_SECONDS
-from disarray.worker.passes.progress_lines import tell_pass
+from disarray.worker.passes.progress_lines import log_pass
 from disarray.worker.passes.report import PassReport, joined
 from disarray.worker.process.heartbeat import Progress, renewed_leases
 
@@ -71,7 +72,7 @@ def database_breaker() -> Breaker:
 class Scheduler:
     """Claims batches and processes them, one after the other."""
 
-    place: Workplace
+    workplace: Workplace
     policy: FetchPolicy = BATCH
     stopping: threading.Event = field(default_factory=threading.Event)
     idle_seconds: float = 0.5
@@ -106,9 +107,9 @@ class Scheduler:
                 stop.wait(random.uniform(0.5, 2.0))  # noqa: S311 - two that met must not meet again
                 continue
             if report is not None:
-                tell_pass(report, time.monotonic() - began)
+                log_pass(report, time.monotonic() - began)
             elif time.monotonic() > warm_until:
-                self.place.runner.keep_warm()
+                self.workplace.runner.keep_warm()
             else:
                 self._awake.wait(self.idle_seconds)
                 continue
@@ -123,7 +124,7 @@ class Scheduler:
         """Break off the pass under way: what is not committed is handed back."""
         self._hurried.set()
         self.wake()
-        self.place.runner.cancel()
+        self.workplace.runner.cancel()
 
     def process_batch(self) -> PassReport | None:
         """Claim one batch and process it; None where there was nothing to claim."""
@@ -139,13 +140,13 @@ class Scheduler:
             self._takes_more.clear()
         subjects = sorted({item.subject_key for item in items})
         self._held.update(subjects)
-        progress = Progress(pulse=self.place.runner.pulse)
+        progress = Progress(pulse=self.workplace.runner.pulse)
         with (
             self.breaker.guard(),
             renewed_leases(
-                self.place.pool,
+                self.workplace.pool,
                 subjects,
-                self.place.holder,
+                self.workplace.holder,
                 lease_seconds=self.policy.lease_seconds,
                 progress=progress,
             ),
@@ -161,7 +162,9 @@ class Scheduler:
         finished: list[PassReport] = []
         subjects = {item.subject_key for item in items}
         try:
-            report = process_items(self.place, items, on_step=lambda: self._step(progress), finished=finished)
+            report = process_items(
+                self.workplace, items, on_step=lambda: self._step(progress), finished=finished
+            )
         except StalePlanError as error:
             # Somebody decided about a parked file meanwhile: claimed again, it is planned again.
             log.info("%s", error)
@@ -212,12 +215,12 @@ class Scheduler:
         # Where the lake has no room for the rows of a table, no item is to blame.
         waits = isinstance(error, FragmentWriteError)
         try:
-            with self.place.pool.connection() as connection:
+            with self.workplace.pool.connection() as connection:
                 failpoint("fail.before", connection, about=item.source_uri or item.subject_key)
-                queue.fail_items(
+                claims.fail_items(
                     connection,
                     [Failure(item.queue_id, message)],
-                    self.place.holder,
+                    self.workplace.holder,
                     retry_delay_seconds=LAKE_SECONDS if waits else None,
                     is_counted=not waits,
                 )
@@ -232,11 +235,11 @@ class Scheduler:
             raise HandedBackError("the next step was not begun: the worker ends")
 
     def _claim(self) -> list[QueueItem]:
-        with self.place.pool.connection() as connection:
+        with self.workplace.pool.connection() as connection:
             failpoint("claim.before", connection)
             try:
                 # A claim whose reply was lost is held by nobody who knows of it.
-                queue.return_unknown_claims(connection, [], self.place.holder)
+                claims.return_unknown_claims(connection, [], self.workplace.holder)
             except StaleIncarnationError:
                 raise
             except LeaseLostError as error:
@@ -244,7 +247,7 @@ class Scheduler:
                 log.info("%s", error)
             more = _MORE_SMALL_FILES if self._takes_more.is_set() else 1
             policy = replace(self.policy, limit=self.policy.limit * more)
-            items = queue.fetch_items(connection, self.place.holder, policy)
+            items = queue.fetch_items(connection, self.workplace.holder, policy)
             if items:
                 failpoint("claim.after", connection)
             return items
@@ -256,9 +259,9 @@ class Scheduler:
     def _release(self, subjects: Sequence[str]) -> None:
         for subject in subjects:
             try:
-                with self.place.pool.connection() as connection:
+                with self.workplace.pool.connection() as connection:
                     failpoint("release.before", connection, about=subject)
-                    queue.release_subject(connection, subject, self.place.holder)
+                    claims.release_subject(connection, subject, self.workplace.holder)
                     failpoint("release.after", connection, about=subject)
             except LeaseLostError as error:
                 log.debug("%s", error)

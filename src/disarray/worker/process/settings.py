@@ -1,4 +1,4 @@
-"""What a worker was told, as values."""
+"""The `[worker]` settings as values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
-from disarray.model.duration import SECOND, parse_duration
+from disarray.model.duration import SECOND
+from disarray.sources.inbox import InboxSettings
 
 if TYPE_CHECKING:
     from disarray.config import Config
@@ -33,7 +34,7 @@ class WorkerSettings:
 
 def worker_settings(config: Config) -> WorkerSettings:
     """The `[worker]` settings of a configuration."""
-    patterns = config.worker_patterns
+    patterns = config.words("worker.patterns") if config.is_set("worker.patterns") else None
     if patterns == ():
         raise ConfigError(
             "worker.patterns is empty: the worker would serve nothing. Write 'TOOL0*, CELL-??' or leave it out"
@@ -41,13 +42,19 @@ def worker_settings(config: Config) -> WorkerSettings:
     runner = config.text("worker.runner")
     if runner not in set(RunnerKind):
         raise ConfigError(f"worker.runner {runner!r} must be one of: {', '.join(RunnerKind)}")
-    lease_seconds = parse_duration(config.text("worker.lease")) // SECOND
-    if not 1 <= lease_seconds <= 86_400:
-        raise ConfigError(f"worker.lease {config.text('worker.lease')!r} must be 1 s to 1 d")
     return WorkerSettings(
-        name=config.worker_name,
+        name=config.text("worker.name"),
         patterns=patterns,
         runner=RunnerKind(runner),
-        lease_seconds=lease_seconds,
-        drain_seconds=parse_duration(config.text("worker.drain_within")) / SECOND,
+        lease_seconds=config.length_us("worker.lease") // SECOND,
+        drain_seconds=config.length_us("worker.drain_within") / SECOND,
+    )
+
+
+def inbox_settings(config: Config) -> InboxSettings:
+    """The `[inbox]` settings of a configuration; a claim of events holds as long as that of a subject."""
+    return InboxSettings(
+        every_seconds=config.length_us("inbox.every") / SECOND,
+        max_attempts=config.number("inbox.max_attempts"),
+        lease_seconds=worker_settings(config).lease_seconds,
     )

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def drain_copies(
-    place: Workplace, dataset: str, *, subject_key: str | None = None
+    workplace: Workplace, dataset: str, *, subject_key: str | None = None
 ) -> tuple[list[WaitingCopy], list[str]]:
     """Queue what is not where the store of the dataset says, and process it; what remains, and what failed.
 
@@ -22,13 +22,15 @@ def drain_copies(
     """
     failures: list[str] = []
     while True:
-        with place.pool.connection() as connection:
-            readings.queue_copies(connection, dataset, by=place.holder.instance_name, subject_key=subject_key)
+        with workplace.pool.connection() as connection:
+            readings.queue_copies(
+                connection, dataset, by=workplace.holder.instance_name, subject_key=subject_key
+            )
             before = readings.list_copies(connection, dataset)
             failpoint("copy.queued", connection)
-        for report in Scheduler(place).drain():
+        for report in Scheduler(workplace).drain():
             failures += report.failed.values()
-        with place.pool.connection() as connection:
+        with workplace.pool.connection() as connection:
             after = readings.list_copies(connection, dataset)
         is_done = not any(subject_key in (None, each.subject_key) for each in after)
         if failures or is_done or after == before:

@@ -7,11 +7,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.control import events, housekeeping, subject_commits
+from disarray.control import events, housekeeping, raw_events, subject_commits
 from disarray.control.housekeeping import Forgotten
 from disarray.failpoints import failpoint
 from disarray.store.lake import FRAGMENT_FILE
 from disarray.store.sweeping import LakeEntry, delete_entry, lake_time, list_entries
+from disarray.worker.upkeep.delivery_upkeep import drop_spent_deliveries, sweep_landing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -46,13 +47,15 @@ class HousekeepingReport:
     dead_bytes: int = 0
     orphans: int = 0
     orphan_bytes: int = 0
+    spent_bytes: int = 0  # of deliveries that nothing needs any more
     forgotten: Forgotten = field(default_factory=lambda: Forgotten(0, 0, 0))
     commits: int = 0  # notices for followers
+    inbox_events: int = 0  # that are done, and forgotten
     event_months: int = 0
 
 
 def keep_house(
-    place: Workplace,
+    workplace: Workplace,
     *,
     dataset: str | None = None,
     subject_key: str | None = None,
@@ -62,24 +65,26 @@ def keep_house(
 
     Of one dataset or subject, only compaction and retention are looked at: the rest is not theirs alone.
     """
-    with place.pool.connection() as connection, housekeeping.housekeeping_turn(connection) as is_our_turn:
+    with workplace.pool.connection() as connection, housekeeping.housekeeping_turn(connection) as is_our_turn:
         if not is_our_turn:
             return None
-        subjects = find_needs(connection, place, dataset=dataset, subject_key=subject_key)
+        subjects = find_needs(connection, workplace, dataset=dataset, subject_key=subject_key)
         if subjects and not is_rehearsal:
             housekeeping.queue_compaction(connection, [subject.subject_key for subject in subjects])
             failpoint("housekeeping.queued", connection)
         if dataset is not None or subject_key is not None:
             return HousekeepingReport(subjects=subjects)
-        dead = vacuum(connection, place, is_rehearsal=is_rehearsal)
-        orphans = sweep(connection, place, is_rehearsal=is_rehearsal)
-        rules = place.housekeeping
+        dead = vacuum(connection, workplace, is_rehearsal=is_rehearsal)
+        orphans = sweep(connection, workplace, is_rehearsal=is_rehearsal)
+        unnamed = sweep_landing(connection, workplace, is_rehearsal=is_rehearsal)
+        rules = workplace.housekeeping
         return HousekeepingReport(
             subjects=subjects,
             dead_files=len(dead),
             dead_bytes=sum(entry.bytes for entry in dead),
-            orphans=len(orphans),
-            orphan_bytes=sum(entry.bytes for entry in orphans),
+            orphans=len(orphans) + len(unnamed),
+            orphan_bytes=sum(entry.bytes for entry in orphans) + sum(file.bytes for file in unnamed),
+            spent_bytes=drop_spent_deliveries(connection, workplace, is_rehearsal=is_rehearsal),
             forgotten=housekeeping.forget_history(
                 connection,
                 keep=rules.keep_history,
@@ -89,20 +94,27 @@ def keep_house(
             commits=subject_commits.drop_commits(
                 connection, keep=rules.keep_commits, is_rehearsal=is_rehearsal
             ),
+            inbox_events=raw_events.forget_raw_events(
+                connection, keep=rules.keep_inbox, is_rehearsal=is_rehearsal
+            ),
             event_months=0 if is_rehearsal else events.drop_old_events(connection, keep=rules.keep_events),
         )
 
 
 def find_needs(
-    connection: Connection, place: Workplace, *, dataset: str | None = None, subject_key: str | None = None
+    connection: Connection,
+    workplace: Workplace,
+    *,
+    dataset: str | None = None,
+    subject_key: str | None = None,
 ) -> tuple[SubjectNeeds, ...]:
     """The subjects that housekeeping can do something for."""
-    rules = place.housekeeping
+    rules = workplace.housekeeping
     cold: Counter[str] = Counter()
     fragments: Counter[str] = Counter()
     expired: Counter[str] = Counter()
     readings: Counter[str] = Counter()
-    for each in place.datasets.values():
+    for each in workplace.datasets.values():
         if dataset is not None and each.name != dataset:
             continue
         for old in housekeeping.list_expired_segments(connection, each, subject_key=subject_key):
@@ -130,13 +142,13 @@ def find_needs(
     )
 
 
-def vacuum(connection: Connection, place: Workplace, *, is_rehearsal: bool = False) -> list[LakeEntry]:
+def vacuum(connection: Connection, workplace: Workplace, *, is_rehearsal: bool = False) -> list[LakeEntry]:
     """Delete the files that no fragment has needed for a while.
 
     Doomed in the catalog first, deleted then, forgotten last: wherever this ends, no commit can name a file that is
     gone, and the next vacuum goes on from there.
     """
-    keep = place.housekeeping.vacuum_after
+    keep = workplace.housekeeping.vacuum_after
     if is_rehearsal:
         dead = housekeeping.list_dead_lake_files(connection, keep=keep)
         return [LakeEntry(file.path, file.bytes) for file in dead]
@@ -150,29 +162,29 @@ def vacuum(connection: Connection, place: Workplace, *, is_rehearsal: bool = Fal
         failpoint("vacuum.doomed", connection)
     for page in _pages(doomed):
         for entry in page:
-            delete_entry(place.lake, entry)
+            delete_entry(workplace.lake, entry)
             failpoint("vacuum.deleted", connection, about=entry.path)
         housekeeping.forget_lake_files(connection, [entry.path for entry in page])
     return doomed
 
 
-def sweep(connection: Connection, place: Workplace, *, is_rehearsal: bool = False) -> list[LakeEntry]:
+def sweep(connection: Connection, workplace: Workplace, *, is_rehearsal: bool = False) -> list[LakeEntry]:
     """Delete what runs that died left in the lake: old enough, named by no commit, and by no run under way."""
-    least_age = place.housekeeping.vacuum_after.total_seconds()
+    least_age = workplace.housekeeping.vacuum_after.total_seconds()
     claim_age = housekeeping.oldest_claim_age(connection)
     if claim_age is not None:
         # A run writes after it claimed: whatever is older than every claim can be named by no commit to come.
         # Ages, because the clocks of the database and of the lake may not agree on what time it is. This host's
         # clock is not asked: a day ahead, it would take the files of a run under way for orphans.
         least_age = max(least_age, claim_age.total_seconds() + CLOCK_MARGIN_SECONDS)
-    written_before = lake_time(place.lake) - least_age
+    written_before = lake_time(workplace.lake) - least_age
     swept: list[LakeEntry] = []
-    for page in _pages(list(list_entries(place.lake, written_before=written_before))):
+    for page in _pages(list(list_entries(workplace.lake, written_before=written_before))):
         unknown = set(housekeeping.find_unknown_lake_files(connection, [entry.path for entry in page]))
         for entry in page:
             if entry.path in unknown:
                 if not is_rehearsal:
-                    delete_entry(place.lake, entry)
+                    delete_entry(workplace.lake, entry)
                     failpoint("sweep.deleted", connection, about=entry.path)
                 swept.append(entry)
     return swept

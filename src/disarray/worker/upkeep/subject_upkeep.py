@@ -9,14 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from disarray.control import catalog, housekeeping, queue
-from disarray.control.commits import LakeFile
+from disarray.control import catalog, claims, housekeeping
 from disarray.control.housekeeping import Compaction
 from disarray.engine.jobs.compact_job import CompactedSegment, SegmentMerge, SubjectMerge, compact_subjects
 from disarray.errors import LeaseLostError, SegmentDiffersError, StalePlanError
 from disarray.failpoints import failpoint
 from disarray.model.compaction import count_row_groups, pack_groups, plan_compaction
-from disarray.model.plan import FragmentState
+from disarray.model.fragments import FragmentState
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -80,23 +79,23 @@ class KeepingReport:
 
 
 def keep_subjects(
-    place: Workplace, items: Sequence[QueueItem], *, on_step: Callable[[], None]
+    workplace: Workplace, items: Sequence[QueueItem], *, on_step: Callable[[], None]
 ) -> KeepingReport:
     """Seal and compact the subjects of these items. Every step is a commit of its own: a crash leaves the rest."""
     cares = [_Care(item, KeptSubject(subject_key=item.subject_key), set(), {}) for item in items]
     for care in cares:
-        _guarded(care, partial(_seal, place, care))
+        _guarded(care, partial(_seal, workplace, care))
         on_step()
-    while planned := [plan for care in cares if not care.is_lost for plan in _plan(place, care)]:
-        results = _compact(place, planned)
+    while planned := [plan for care in cares if not care.is_lost for plan in _plan(workplace, care)]:
+        results = _compact(workplace, planned)
         on_step()
         for each, files in zip(planned, results, strict=True):
-            _guarded(each.care, partial(_commit, place, each, files))
+            _guarded(each.care, partial(_commit, workplace, each, files))
             on_step()
     completed: list[QueueId] = []
     failed: dict[QueueId, str] = {}
     for care in cares:
-        _guarded(care, partial(_end, place, care, completed, failed))
+        _guarded(care, partial(_end, workplace, care, completed, failed))
     return KeepingReport(
         completed=tuple(completed),
         failed=failed,
@@ -117,9 +116,9 @@ def _guarded(care: _Care, step: Callable[[], None]) -> None:
         care.is_lost = True
 
 
-def _seal(place: Workplace, care: _Care) -> None:
-    with place.pool.connection() as connection:
-        for dataset in place.datasets.values():
+def _seal(workplace: Workplace, care: _Care) -> None:
+    with workplace.pool.connection() as connection:
+        for dataset in workplace.datasets.values():
             expired = housekeeping.list_expired_segments(
                 connection, dataset, subject_key=care.item.subject_key
             )
@@ -128,7 +127,7 @@ def _seal(place: Workplace, care: _Care) -> None:
                     connection,
                     uuid.uuid4(),
                     care.item.subject_key,
-                    place.holder,
+                    workplace.holder,
                     fence=care.item.fence,
                     dataset=dataset.name,
                     segments=[segment.segment_us for segment in expired],
@@ -137,11 +136,11 @@ def _seal(place: Workplace, care: _Care) -> None:
                 care.kept = replace(care.kept, segments_sealed=care.kept.segments_sealed + sealed)
 
 
-def _plan(place: Workplace, care: _Care) -> list[_Planned]:
+def _plan(workplace: Workplace, care: _Care) -> list[_Planned]:
     planned = []
-    policy = place.housekeeping
-    with place.pool.connection() as connection:
-        for dataset in place.datasets.values():
+    policy = workplace.housekeeping
+    with workplace.pool.connection() as connection:
+        for dataset in workplace.datasets.values():
             cold = [
                 segment
                 for segment in housekeeping.list_cold_segments(
@@ -200,21 +199,21 @@ def _merges(
     return merges, left
 
 
-def _compact(place: Workplace, planned: Sequence[_Planned]) -> list[list[CompactedFile]]:
+def _compact(workplace: Workplace, planned: Sequence[_Planned]) -> list[list[CompactedFile]]:
     try:
-        return compact_subjects(place.runner, [each.merge for each in planned], lake=place.lake)
+        return compact_subjects(workplace.runner, [each.merge for each in planned], lake=workplace.lake)
     except Exception as error:
         # Whatever it was, the files of the batch are committed already: it must not look as if they had failed.
         log.exception("a compaction of %d subjects failed", len(planned))
         for each in planned:
             dataset = each.merge.dataset.name
-            places = [(dataset, segment.segment_us) for segment in each.merge.segments]
-            each.care.failures |= dict.fromkeys(places, f"{type(error).__name__}: {error}")
-            each.care.finished |= set(places)
+            keys = [(dataset, segment.segment_us) for segment in each.merge.segments]
+            each.care.failures |= dict.fromkeys(keys, f"{type(error).__name__}: {error}")
+            each.care.finished |= set(keys)
         return [[] for _ in planned]
 
 
-def _commit(place: Workplace, planned: _Planned, files: Sequence[CompactedFile]) -> None:
+def _commit(workplace: Workplace, planned: _Planned, files: Sequence[CompactedFile]) -> None:
     care, dataset = planned.care, planned.merge.dataset
     for file in files:
         care.failures |= {(dataset.name, segment): text for segment, text in file.failures.items()}
@@ -234,21 +233,19 @@ def _commit(place: Workplace, planned: _Planned, files: Sequence[CompactedFile])
         added=[fragment for segment in done for fragment in segment.added],
         dropped=[fragment for segment in done for fragment in segment.dropped],
         lake_files=[
-            LakeFile(
-                path=place.lake.relative(file.file.path), bytes=file.file.size, checksum=file.file.checksum
-            )
+            replace(file.file, path=workplace.lake.relative(file.file.path))
             for file in files
             if file.file is not None and file.segments
         ],
     )
-    places = {(dataset.name, segment.segment_us) for segment in done}
+    keys = {(dataset.name, segment.segment_us) for segment in done}
     try:
-        with place.pool.connection() as connection:
+        with workplace.pool.connection() as connection:
             failpoint("compact.written", connection, about=care.item.subject_key)
-            housekeeping.compact_segments(connection, compaction, place.holder)
+            housekeeping.compact_segments(connection, compaction, workplace.holder)
             failpoint("compact.after_commit", connection, about=care.item.subject_key)
     except SegmentDiffersError as error:
-        care.failures |= dict.fromkeys(places, str(error))
+        care.failures |= dict.fromkeys(keys, str(error))
     except StalePlanError:
         care.stale += 1
         if care.stale == _ATTEMPTS:
@@ -263,17 +260,17 @@ def _commit(place: Workplace, planned: _Planned, files: Sequence[CompactedFile])
             row_groups_before=care.kept.row_groups_before + count_row_groups(compaction.dropped),
             row_groups_after=care.kept.row_groups_after + count_row_groups(compaction.added),
         )
-    care.finished |= places
+    care.finished |= keys
 
 
-def _end(place: Workplace, care: _Care, completed: list[QueueId], failed: dict[QueueId, str]) -> None:
-    with place.pool.connection() as connection:
+def _end(workplace: Workplace, care: _Care, completed: list[QueueId], failed: dict[QueueId, str]) -> None:
+    with workplace.pool.connection() as connection:
         if care.failures:
             message = next(iter(care.failures.values()))
             failed[care.item.queue_id] = message
-            queue.fail_item(
-                connection, care.item.queue_id, place.holder, error_message=message, is_permanent=True
+            claims.fail_item(
+                connection, care.item.queue_id, workplace.holder, error_message=message, is_permanent=True
             )
         else:
-            queue.complete_item(connection, care.item.queue_id, place.holder)
+            claims.complete_item(connection, care.item.queue_id, workplace.holder)
             completed.append(care.item.queue_id)

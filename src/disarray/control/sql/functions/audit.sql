@@ -90,11 +90,11 @@ begin
     select
         'blacklisted_files_count_for_nothing',
         listed.source_uri,
-        format('%s readings of it count', sum(said.readings))
+        format('%s readings of it count', sum(stored.readings))
     from file_blacklist as listed
-    inner join fragment as said on listed.source_uri = said.source_uri
+    inner join fragment as stored on listed.source_uri = stored.source_uri
     where
-        said.state in ('active', 'parked')
+        stored.state in ('active', 'parked')
         and not exists (select from ingest_queue as item where item.source_uri = listed.source_uri)
         -- A removal that was given up is a dead letter, and known as one.
         and not exists (select from file_info as file where file.source_uri = listed.source_uri and file.failed_at is not null)
@@ -213,23 +213,31 @@ begin
     with due as (
         select
             item.subject_key,
+            item.lane,
             min(item.available_at) as since
         from ingest_queue as item
         where
             item.status = 'available'
             and item.available_at < v_limit
-        group by item.subject_key
+        group by
+            item.subject_key,
+            item.lane
     )
 
     select
         'due_subjects_are_called',
         due.subject_key,
-        format('an item is due since %s, the next turn of its subject is %s', due.since, coalesce(subject.next_turn_at::text, 'never'))
+        format('an item is due in the %s lane since %s, the next turn of its subject there is %s', due.lane, due.since, coalesce(turn.next_at::text, 'never'))
     from due
     left join subject on due.subject_key = subject.subject_key
+    cross join lateral (
+        select
+            case due.lane when 'live' then subject.live_turn_at else subject.backfill_turn_at end as next_at,
+            case due.lane when 'live' then subject.live_served_at else subject.backfill_served_at end as served_at
+    ) as turn
     where
-        subject.next_turn_at is null
-        or subject.next_turn_at > greatest(due.since, subject.last_served_at, clock() + p_patience)
+        turn.next_at is null
+        or turn.next_at > greatest(due.since, turn.served_at, clock() + p_patience)
     order by due.since
     limit p_limit;
 

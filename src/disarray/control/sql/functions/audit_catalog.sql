@@ -39,7 +39,7 @@ begin
     ),
 
     -- Counted are the lines of the newest generation; the one before it is another file.
-    said as (
+    stored as (
         select distinct on (generation.source_uri) generation.*
         from generation
         order by
@@ -50,17 +50,17 @@ begin
     select
         'kept_lines_are_in_fragments',
         file.source_uri,
-        format('%s lines kept, %s readings in its fragments', file.metadata #>> '{lines,kept}', coalesce(said.readings, 0))
+        format('%s lines kept, %s readings in its fragments', file.metadata #>> '{lines,kept}', coalesce(stored.readings, 0))
     from file_info as file
-    left join said on file.source_uri = said.source_uri
+    left join stored on file.source_uri = stored.source_uri
     where
         file.status = 'processed'
         and file.metadata ->> 'outcome' = 'processed'
         and (file.metadata #>> '{lines,kept}')::bigint > 0
         and case
             -- How many readings are left of a fragment that was cut is known to whoever reads it.
-            when said.is_cut then said.readings < (file.metadata #>> '{lines,kept}')::bigint
-            else coalesce(said.readings, 0) <> (file.metadata #>> '{lines,kept}')::bigint
+            when stored.is_cut then stored.readings < (file.metadata #>> '{lines,kept}')::bigint
+            else coalesce(stored.readings, 0) <> (file.metadata #>> '{lines,kept}')::bigint
         end
         -- What was sealed is no longer kept, and what was said again of it was never added.
         and not exists (
@@ -76,14 +76,14 @@ begin
     return query
     with placed as (
         select
-            said.*,
-            max(coalesce(said.cut_position - 1, said.last_position)) over (
-                partition by said.source_uri, said.generation, said.dataset, said.segment_us
-                order by said.first_position, said.fragment_id
+            stored.*,
+            max(coalesce(stored.cut_position - 1, stored.last_position)) over (
+                partition by stored.source_uri, stored.generation, stored.dataset, stored.segment_us
+                order by stored.first_position, stored.fragment_id
                 rows between unbounded preceding and 1 preceding
             ) as taken_to
-        from fragment as said
-        where said.state in ('active', 'parked')
+        from fragment as stored
+        where stored.state in ('active', 'parked')
     )
 
     select
@@ -96,7 +96,7 @@ begin
     limit p_limit;
 
     return query
-    with said as (
+    with stored as (
         select
             piece.dataset,
             piece.subject_key,
@@ -113,19 +113,19 @@ begin
 
     select
         'segments_count_what_their_fragments_hold',
-        format('%s/%s %s', coalesce(known.dataset, said.dataset), coalesce(known.subject_key, said.subject_key), instant_of(coalesce(known.segment_us, said.segment_us))),
-        format('%s readings and %s duplicates, %s readings in its fragments', coalesce(known.readings, 0), coalesce(known.duplicates, 0), coalesce(said.readings, 0))
+        format('%s/%s %s', coalesce(known.dataset, stored.dataset), coalesce(known.subject_key, stored.subject_key), instant_of(coalesce(known.segment_us, stored.segment_us))),
+        format('%s readings and %s duplicates, %s readings in its fragments', coalesce(known.readings, 0), coalesce(known.duplicates, 0), coalesce(stored.readings, 0))
     from (select * from segment as unsealed where unsealed.sealed_at is null) as known
-    full join said
+    full join stored
         on
-            known.dataset = said.dataset
-            and known.subject_key = said.subject_key
-            and known.segment_us = said.segment_us
+            known.dataset = stored.dataset
+            and known.subject_key = stored.subject_key
+            and known.segment_us = stored.segment_us
     where
         known.segment_us is null
-        or said.segment_us is null
-        or known.readings + known.duplicates > said.readings
-        or (not said.is_cut and known.readings + known.duplicates < said.readings)
+        or stored.segment_us is null
+        or known.readings + known.duplicates > stored.readings
+        or (not stored.is_cut and known.readings + known.duplicates < stored.readings)
     order by 2
     limit p_limit;
 
@@ -178,17 +178,17 @@ begin
         format('%s under version %s, the subject has %s', part.what, part.version, coalesce(part.made, 'none'))
     from (
         select distinct
-            said.dataset,
-            said.subject_key,
+            stored.dataset,
+            stored.subject_key,
             'fragments read' as what,
-            said.parse_version as version,
+            stored.parse_version as version,
             made.parse_version as made
-        from fragment as said
+        from fragment as stored
         left join subject_version as made
             on
-                said.dataset = made.dataset
-                and said.subject_key = made.subject_key
-        where said.state in ('active', 'parked')
+                stored.dataset = made.dataset
+                and stored.subject_key = made.subject_key
+        where stored.state in ('active', 'parked')
         union all
         select distinct
             known.dataset,
@@ -253,31 +253,31 @@ begin
     return query
     select
         'readings_have_an_origin',
-        said.source_uri,
+        stored.source_uri,
         format(
-            'fragment %s: its %s not there', said.fragment_id, concat_ws(
+            'fragment %s: its %s not there', stored.fragment_id, concat_ws(
                 ', ',
-                case when run.run_id is null then 'run ' || said.run_id end,
+                case when run.run_id is null then 'run ' || stored.run_id end,
                 case when file.source_uri is null then 'file' end,
                 case when version.source_uri is null then 'file version' end,
-                case when place.path is null then 'lake file ' || said.path end
+                case when place.path is null then 'lake file ' || stored.path end
             ) || ' is'
         )
-    from fragment as said
+    from fragment as stored
     left join run
         on
-            said.run_id = run.run_id
-            and said.subject_key = run.subject_key
-    left join file_info as file on said.source_uri = file.source_uri
-    left join file_fingerprint as version on said.source_uri = version.source_uri
+            stored.run_id = run.run_id
+            and stored.subject_key = run.subject_key
+    left join file_info as file on stored.source_uri = file.source_uri
+    left join file_fingerprint as version on stored.source_uri = version.source_uri
     left join lake_file as place
         on
-            said.path = place.path
+            stored.path = place.path
             and place.doomed_at is null
     where
-        said.state in ('active', 'parked', 'rejected')
+        stored.state in ('active', 'parked', 'rejected')
         and (run.run_id is null or file.source_uri is null or version.source_uri is null or place.path is null)
-    order by said.fragment_id
+    order by stored.fragment_id
     limit p_limit;
 
     return query
@@ -471,21 +471,21 @@ select
     file.path,
     file.bytes,
     file.checksum,
-    array_agg(said.row_group order by said.fragment_id) filter (where said.is_needed),
-    array_agg(said.readings order by said.fragment_id) filter (where said.is_needed),
-    array_agg(said.first_row order by said.fragment_id) filter (where said.is_needed),
-    array_agg(said.digest order by said.fragment_id) filter (where said.is_needed),
-    coalesce(array_agg(said.row_group order by said.fragment_id) filter (where not said.is_needed and said.digest is not null), '{}'),
-    coalesce(array_agg(said.digest order by said.fragment_id) filter (where not said.is_needed and said.digest is not null), '{}')
+    array_agg(stored.row_group order by stored.fragment_id) filter (where stored.is_needed),
+    array_agg(stored.readings order by stored.fragment_id) filter (where stored.is_needed),
+    array_agg(stored.first_row order by stored.fragment_id) filter (where stored.is_needed),
+    array_agg(stored.digest order by stored.fragment_id) filter (where stored.is_needed),
+    coalesce(array_agg(stored.row_group order by stored.fragment_id) filter (where not stored.is_needed and stored.digest is not null), '{}'),
+    coalesce(array_agg(stored.digest order by stored.fragment_id) filter (where not stored.is_needed and stored.digest is not null), '{}')
 from lake_file as file
 inner join (
     select
         known.*,
         known.state in ('active', 'parked', 'rejected') or known.withdrawn_state is not null as is_needed
     from fragment as known
-) as said on file.path = said.path
+) as stored on file.path = stored.path
 group by file.path
-having bool_or(said.is_needed)
+having bool_or(stored.is_needed)
 order by file.path
 $$;
 comment on function disarray.list_live_lake_files() is

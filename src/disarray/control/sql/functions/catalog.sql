@@ -33,13 +33,13 @@ where
     and file.subject_key = p_subject_key
     and exists (
         select
-        from fragment as said
+        from fragment as stored
         where
-            said.source_uri = known.source_uri
-            and said.dataset = p_dataset
-            and said.subject_key = p_subject_key
+            stored.source_uri = known.source_uri
+            and stored.dataset = p_dataset
+            and stored.subject_key = p_subject_key
             -- One that was removed may have counted in segments that were sealed since: it no longer says all it said.
-            and (said.state in ('active', 'parked', 'rejected') or said.withdrawn_state is not null)
+            and (stored.state in ('active', 'parked', 'rejected') or stored.withdrawn_state is not null)
     )
 order by known.source_uri collate "C"
 $$;
@@ -94,48 +94,6 @@ from file_info as file
 where file.source_uri = any(p_source_uris)
 $$;
 comment on function disarray.load_arrivals(text[]) is 'The numbers of some files in the order of first announcements.';
-
-create function disarray.list_conflicts(
-    p_subject_key text default null,
-    p_source_uri text default null,
-    p_limit integer default 100
-)
-returns table (
-    dataset text,
-    subject_key text,
-    segment_us bigint,
-    winner_uri text,
-    loser_uri text,
-    conflicts bigint,
-    examples jsonb
-)
-language sql
-stable
-security definer
-set search_path = disarray, pg_temp
-as $$
-select
-    found.dataset,
-    found.subject_key,
-    found.segment_us,
-    found.winner_uri,
-    found.loser_uri,
-    found.conflicts,
-    found.examples
-from conflict as found
-where
-    (p_subject_key is null or found.subject_key = p_subject_key)
-    and (p_source_uri is null or p_source_uri in (found.winner_uri, found.loser_uri))
-order by
-    found.dataset,
-    found.subject_key,
-    found.segment_us,
-    found.winner_uri,
-    found.loser_uri
-limit p_limit
-$$;
-comment on function disarray.list_conflicts(text, text, integer) is
-    'Files that say different things under one key: whose readings count, whose do not, how many, and the earliest with their values.';
 
 create function disarray.load_segment_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
 returns setof disarray.fragment
@@ -223,3 +181,38 @@ order by newest.segment_us desc
 limit 1
 $$;
 comment on function disarray.high_event_us(text, text) is 'The newest reading of a subject, from which its horizon is counted; NULL where it has none.';
+
+create function disarray.load_kept_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
+returns setof disarray.fragment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from fragment as known
+where
+    known.dataset = p_dataset
+    and known.subject_key = p_subject_key
+    and known.segment_us = any(p_segments)
+    and (known.state in ('active', 'parked', 'rejected') or known.withdrawn_state is not null)
+order by known.fragment_id
+$$;
+comment on function disarray.load_kept_fragments(text, text, bigint[]) is
+    'All that is active, parked, rejected or withdrawn in some segments of a subject: whoever moves row groups has to know all that name them.';
+
+create function disarray.load_subject_fragments(p_subject_key text)
+returns setof disarray.fragment
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select known.*
+from fragment as known
+where
+    known.subject_key = p_subject_key
+    and known.state <> 'dropped'
+order by known.fragment_id
+$$;
+comment on function disarray.load_subject_fragments(text) is 'All that is active, parked or sealed of a subject, in every dataset.';

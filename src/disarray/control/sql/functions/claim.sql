@@ -356,18 +356,22 @@ create function disarray.end_wait(p_subject_key text, p_now timestamptz)
 returns void
 language plpgsql
 as $$
+declare
+    v_lane disarray.ingest_queue_lane;
 begin
-    -- Items that failed by themselves have attempts; they keep their delay.
-    update disarray.ingest_queue as item
-    set available_at = p_now
-    where
-        item.subject_key = p_subject_key
-        and item.status = 'available'
-        and item.available_at > p_now
-        and item.retry_count = 0;
-    if found then
-        perform disarray.call_turn(p_subject_key, p_now);
-    end if;
+    for v_lane in
+        -- Items that failed by themselves have attempts; they keep their delay.
+        update disarray.ingest_queue as item
+        set available_at = p_now
+        where
+            item.subject_key = p_subject_key
+            and item.status = 'available'
+            and item.available_at > p_now
+            and item.retry_count = 0
+        returning item.lane
+    loop
+        perform disarray.call_turns(array[p_subject_key], v_lane, p_now);
+    end loop;
 end
 $$;
 comment on function disarray.end_wait(text, timestamptz) is 'Items of a subject that waited, uncounted, for what has now been done.';
@@ -731,7 +735,7 @@ begin
             ('superseded', v_waiting.queue_id is not null and not v_is_same_version and not v_is_dead)
     ) as happened (event_type, is_so)
     where happened.is_so;
-    perform disarray.call_turn(p_item.subject_key, p_now + p_delay);
+    perform disarray.call_turns(array[p_item.subject_key], p_item.lane, p_now + p_delay);
 end
 $$;
 comment on function disarray.return_claim(disarray.ingest_queue, disarray.ingest_event_event_type, timestamptz, text, interval, integer, integer, jsonb) is

@@ -4,7 +4,8 @@ create function disarray.list_dead_letters(
     p_source_uri text default null,
     p_subject_key text default null,
     p_failed_before timestamptz default null,
-    p_limit integer default 100
+    p_limit integer default 100,
+    p_after text[] default null
 )
 returns table (
     source_uri text,
@@ -39,12 +40,13 @@ where
     and (p_source_uri is null or dead.source_uri = p_source_uri)
     and (p_subject_key is null or dead.subject_key = p_subject_key)
     and (p_failed_before is null or dead.failed_at < p_failed_before)
+    and (dead.failed_at, dead.source_uri) > (coalesce(p_after[1]::timestamptz, '-infinity'), coalesce(p_after[2], ''))
 order by
     dead.failed_at,
     dead.source_uri
 limit p_limit
 $$;
-comment on function disarray.list_dead_letters(text, text, timestamptz, integer) is
+comment on function disarray.list_dead_letters(text, text, timestamptz, integer, text[]) is
     'Files whose last request was given up, oldest first: what it was, why it failed, how often it was tried.';
 
 create function disarray.lock_dead_letters(p_source_uris text[])

@@ -322,7 +322,7 @@ begin
             v_now, v_item.verdict::ingest_event_event_type, v_item.subject_key,
             jsonb_build_object('kind', 'rebuild', 'reason', 'rebuild', 'dataset', v_item.dataset, 'queue_id', v_item.queue_id)
         );
-        perform call_turn(v_item.subject_key, v_now);
+        perform call_turns(array[v_item.subject_key], lane_of('rebuild'), v_now);
         v_count := v_count + 1;
     end loop;
     return v_count;
@@ -416,12 +416,12 @@ where
             file.dataset is null
             and exists (
                 select
-                from fragment as said
+                from fragment as stored
                 where
-                    said.source_uri = file.source_uri
-                    and said.dataset = p_dataset
-                    and said.subject_key = p_subject_key
-                    and said.state <> 'dropped'
+                    stored.source_uri = file.source_uri
+                    and stored.dataset = p_dataset
+                    and stored.subject_key = p_subject_key
+                    and stored.state <> 'dropped'
             )
         )
     )

@@ -123,7 +123,9 @@ create function disarray.list_events(
     p_subject_key text default null,
     p_source_uri text default null,
     p_event_type text default null,
-    p_limit integer default 100
+    p_limit integer default 100,
+    p_after text[] default null,
+    p_queue_id bigint default null
 )
 returns table (
     occurred_at timestamptz,
@@ -131,7 +133,8 @@ returns table (
     source_uri text,
     subject_key text,
     instance_name text,
-    metadata jsonb
+    metadata jsonb,
+    event_id bigint
 )
 language sql
 stable
@@ -144,19 +147,26 @@ select
     noted.source_uri,
     noted.subject_key,
     noted.instance_name,
-    noted.metadata
+    noted.metadata,
+    noted.event_id
 from ingest_event as noted
 where
     noted.occurred_at >= p_since
+    -- By itself too: the index that tells stretches of time apart knows no pairs.
+    and noted.occurred_at <= coalesce(p_after[1]::timestamptz, 'infinity')
+    and (noted.occurred_at, noted.event_id) < (
+        coalesce(p_after[1]::timestamptz, 'infinity'), coalesce(p_after[2]::bigint, 9223372036854775807)
+    )
     and (p_subject_key is null or noted.subject_key = p_subject_key)
     and (p_source_uri is null or noted.source_uri = p_source_uri)
     and (p_event_type is null or noted.event_type::text = p_event_type)
+    and (p_queue_id is null or noted.metadata -> 'queue_id' = to_jsonb(p_queue_id))
 order by
     noted.occurred_at desc,
     noted.event_id desc
 limit p_limit
 $$;
-comment on function disarray.list_events(timestamptz, text, text, text, integer) is 'What happened since an instant, newest first.';
+comment on function disarray.list_events(timestamptz, text, text, text, integer, text[], bigint) is 'What happened since an instant, newest first.';
 
 create function disarray.count_events(p_since timestamptz)
 returns table (event_type text, events bigint)

@@ -19,7 +19,7 @@ select to_jsonb(known) || jsonb_build_object(
             and made.subject_key = known.subject_key
     ),
     'files', (
-        select coalesce(jsonb_agg(to_jsonb(said) order by said.landed_at, said.source_uri), '[]')
+        select coalesce(jsonb_agg(to_jsonb(stored) order by stored.landed_at, stored.source_uri), '[]')
         from (
             select
                 inside.source_uri,
@@ -38,14 +38,14 @@ select to_jsonb(known) || jsonb_build_object(
                 and inside.segment_us = p_segment_us
                 and inside.state in ('active', 'sealed')
             group by inside.source_uri
-        ) as said
+        ) as stored
     ),
     'before', (
         select jsonb_build_object(
             'files', count(*),
-            'readings', coalesce(sum(said.readings), 0),
+            'readings', coalesce(sum(stored.readings), 0),
             'latest', coalesce(
-                jsonb_agg(to_jsonb(said) - 'place' order by said.place) filter (where said.place <= p_limit),
+                jsonb_agg(to_jsonb(stored) - 'number' order by stored.number) filter (where stored.number <= p_limit),
                 '[]'
             )
         )
@@ -55,7 +55,7 @@ select to_jsonb(known) || jsonb_build_object(
                 sum(earlier.readings) as readings,
                 max(earlier.last_us) as last_us,
                 max(earlier.created_at) as changed_at,
-                row_number() over (order by max(earlier.created_at) desc, earlier.source_uri) as place
+                row_number() over (order by max(earlier.created_at) desc, earlier.source_uri) as number
             from fragment as earlier
             where
                 earlier.dataset = p_dataset
@@ -63,7 +63,7 @@ select to_jsonb(known) || jsonb_build_object(
                 and earlier.segment_us < p_segment_us
                 and earlier.state in ('active', 'sealed')
             group by earlier.source_uri
-        ) as said
+        ) as stored
     )
 )
 from segment as known

@@ -459,22 +459,6 @@ begin
             answered.answer = 'merged'
             and answered.is_new_version
             and answered.former_hash is not null
-    ),
-
-    turned as (
-        insert into disarray.subject as subject (subject_key, next_turn_at, first_seen_at)
-        select distinct
-            queued.subject_key,
-            p_now,
-            p_now
-        from queued
-        order by queued.subject_key
-        on conflict (subject_key) do update
-        set next_turn_at = greatest(excluded.next_turn_at, subject.last_served_at)
-        -- Where this is false the row is locked all the same: a claim that is about to say "nothing is queued" must wait for us.
-        where
-            subject.next_turn_at is null
-            or subject.next_turn_at > greatest(excluded.next_turn_at, subject.last_served_at)
     )
 
     select
@@ -483,6 +467,15 @@ begin
         answered.answer
     from answered
     order by answered.source_uri;
+    perform disarray.call_turns(array_agg(distinct queued.subject_key), queued.lane, p_now)
+    from (
+        select
+            request.subject_key,
+            disarray.lane_of(disarray.file_order_kind(request.reason)) as lane
+        from unnest(p_requests) as request
+        where request.verdict = 'enqueued'
+    ) as queued
+    group by queued.lane;
 end
 $$;
 comment on function disarray.queue_requests(disarray.file_request[], text, timestamptz) is
@@ -517,3 +510,165 @@ end
 $$;
 comment on function disarray.reingest_file(text, text, text) is
     'Read a file again from its first byte; the queue_id of the item that does it, or NULL where the file is blacklisted.';
+
+create function disarray.list_files(
+    p_status text default null,
+    p_subject_key text default null,
+    p_limit integer default 100,
+    p_after text[] default null,
+    p_source_name text default null
+)
+returns table (
+    source_uri text,
+    subject_key text,
+    dataset text,
+    status text,
+    content_hash text,
+    process_count integer,
+    retry_count integer,
+    last_error text,
+    first_seen_at timestamptz,
+    last_seen_at timestamptz
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    file.source_uri,
+    file.subject_key,
+    file.dataset,
+    file.status::text,
+    file.content_hash,
+    file.process_count,
+    file.retry_count,
+    file.last_error,
+    file.first_seen_at,
+    file.last_seen_at
+from file_info as file
+where
+    (p_status is null or file.status::text = p_status)
+    and (p_subject_key is null or file.subject_key = p_subject_key)
+    and file.source_uri > coalesce(p_after[1], '')
+    and (
+        p_source_name is null
+        or file.source_uri in (
+            select delivered.source_uri
+            from delivery as delivered
+            inner join delivery_batch as batch on delivered.batch_no = batch.batch_no
+            where batch.source_name = p_source_name
+        )
+    )
+order by file.source_uri
+limit p_limit
+$$;
+comment on function disarray.list_files(text, text, integer, text[], text) is
+    'Files that were ever announced, or that a source delivered, and where each stands.';
+
+create function disarray.describe_file(p_source_uri text)
+returns jsonb
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select to_jsonb(file) || jsonb_build_object(
+    'fragments', (
+        select coalesce(jsonb_object_agg(counted.state, counted.stored), '{}')
+        from (
+            select
+                case when stored.withdrawn_state is null then stored.state::text else 'withdrawn' end as state,
+                jsonb_build_object('fragments', count(*), 'readings', sum(stored.readings)) as stored
+            from fragment as stored
+            where
+                stored.source_uri = file.source_uri
+                and (stored.state <> 'dropped' or stored.withdrawn_state is not null)
+            group by 1
+        ) as counted
+    ),
+    'segments', (
+        select coalesce(jsonb_agg(to_jsonb(part) order by part.dataset, part.segment_us, part.state), '[]')
+        from (
+            select
+                stored.dataset,
+                stored.segment_us,
+                stored.state,
+                count(*) as fragments,
+                sum(stored.readings) as readings,
+                max(stored.generation) as generation,
+                min(stored.first_us) as first_us,
+                max(stored.last_us) as last_us,
+                max(stored.created_at) as changed_at,
+                (array_agg(stored.run_id order by stored.fragment_id desc))[1] as run_id,
+                max(around.readings) as segment_readings,
+                max(around.duplicates) as segment_duplicates
+            from fragment as stored
+            left join segment as around
+                on
+                    stored.dataset = around.dataset
+                    and stored.subject_key = around.subject_key
+                    and stored.segment_us = around.segment_us
+            where
+                stored.source_uri = file.source_uri
+                and stored.state <> 'dropped'
+            group by
+                stored.dataset,
+                stored.segment_us,
+                stored.state
+            order by
+                stored.dataset,
+                stored.segment_us,
+                stored.state
+            limit 1000
+        ) as part
+    ),
+    'rejected_count', (
+        select count(*)
+        from rejected_row as rejected
+        where rejected.source_uri = file.source_uri
+    ),
+    'rejected_rows', (
+        select coalesce(jsonb_agg(to_jsonb(shown) - 'source_uri' - 'run_id' order by shown.position), '[]')
+        from (
+            select rejected.*
+            from rejected_row as rejected
+            where rejected.source_uri = file.source_uri
+            order by rejected.position
+            limit 20
+        ) as shown  -- not `line`: that is a column of it
+    ),
+    'conflicts', (
+        select jsonb_build_object(
+            'won', coalesce(sum(found.conflicts) filter (where found.winner_uri = file.source_uri), 0),
+            'lost', coalesce(sum(found.conflicts) filter (where found.loser_uri = file.source_uri), 0),
+            'segments', count(distinct found.segment_us)
+        )
+        from conflict as found
+        where file.source_uri in (found.winner_uri, found.loser_uri)
+    ),
+    'blacklist', (
+        select to_jsonb(listed) - 'source_uri'
+        from file_blacklist as listed
+        where listed.source_uri = file.source_uri
+    ),
+    'delivery', (
+        select jsonb_build_object(
+            'source', batch.source_name,
+            'batch', batch.batch_no,
+            'run_id', batch.run_id,
+            'cursor_from', batch.cursor_from,
+            'cursor_to', batch.cursor_to,
+            'rows', delivered.rows,
+            'delivered_at', batch.delivered_at,
+            'deleted_at', delivered.deleted_at
+        )
+        from delivery as delivered
+        inner join delivery_batch as batch on delivered.batch_no = batch.batch_no
+        where delivered.source_uri = file.source_uri
+    )
+)
+from file_info as file
+where file.source_uri = p_source_uri
+$$;
+comment on function disarray.describe_file(text) is 'All that is known of a file, with the first lines that were rejected and the batch that delivered it; NULL where it was never announced.';

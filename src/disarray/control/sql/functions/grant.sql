@@ -2,7 +2,7 @@
 
 -- Functions are replaced where they are, and keep what was granted on them before.
 revoke all on all functions in schema disarray
-from public, disarray_agent, disarray_worker, disarray_operator, disarray_reader;
+from public, disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 revoke all on all tables in schema disarray from public;
 revoke all on all sequences in schema disarray from public;
 revoke all on schema disarray from public;
@@ -24,7 +24,7 @@ begin
 end
 $$;
 revoke all on schema telemetry from public;
-grant usage on schema disarray to disarray_agent, disarray_worker, disarray_operator, disarray_reader;
+grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
 
@@ -32,6 +32,10 @@ grant execute on function
     disarray.enqueue_file,
     disarray.enqueue_files
 to disarray_agent, disarray_worker, disarray_operator;
+
+grant execute on function
+    disarray.record_events
+to disarray_producer, disarray_operator;
 
 grant execute on function
     disarray.register_instance,
@@ -65,7 +69,18 @@ grant execute on function
     disarray.doom_lake_files,
     disarray.forget_lake_files,
     disarray.forget_history,
-    disarray.drop_commits
+    disarray.drop_commits,
+    disarray.next_batch,
+    disarray.record_deliveries,
+    disarray.note_deleted_deliveries,
+    disarray.claim_source,
+    disarray.renew_source,
+    disarray.advance_source,
+    disarray.end_source_turn,
+    disarray.claim_raw_events,
+    disarray.settle_raw_events,
+    disarray.release_raw_events,
+    disarray.forget_raw_events
 to disarray_worker;
 
 grant execute on function
@@ -78,6 +93,9 @@ grant execute on function
     disarray.allow_file,
     disarray.retry_dead_letters,
     disarray.discard_dead_letters,
+    disarray.replay_raw_events,
+    disarray.correct_raw_event,
+    disarray.discard_raw_events,
     disarray.request_reconcile,
     disarray.release_file,
     disarray.reject_file,
@@ -87,7 +105,8 @@ grant execute on function
     disarray.list_tokens,
     disarray.revoke_token,
     disarray.begin_request,
-    disarray.keep_answer
+    disarray.keep_answer,
+    disarray.decide_source
 to disarray_operator;
 
 grant execute on function
@@ -131,6 +150,8 @@ grant execute on function
     disarray.list_followers,
     disarray.list_subject_states,
     disarray.list_dead_letters,
+    disarray.list_raw_events,
+    disarray.count_raw_events,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -177,7 +198,11 @@ grant execute on function
     disarray.audit_commits,
     disarray.audit_origins,
     disarray.load_base_chains,
-    disarray.list_live_lake_files
+    disarray.list_live_lake_files,
+    disarray.list_batches,
+    disarray.list_sources,
+    disarray.list_spent_deliveries,
+    disarray.find_unknown_deliveries
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function

@@ -79,47 +79,47 @@ set search_path = disarray, pg_temp
 as $$
 with crowded as (
     select
-        said.subject_key,
-        said.segment_us
-    from fragment as said
+        stored.subject_key,
+        stored.segment_us
+    from fragment as stored
     where
-        said.dataset = p_dataset
-        and said.state = 'active'
-        and (p_subject_key is null or said.subject_key = p_subject_key)
+        stored.dataset = p_dataset
+        and stored.state = 'active'
+        and (p_subject_key is null or stored.subject_key = p_subject_key)
     group by
-        said.subject_key,
-        said.segment_us
+        stored.subject_key,
+        stored.segment_us
     having
         count(*) >= p_fragments
-        and bool_and(said.parse_version = p_parse_version)
+        and bool_and(stored.parse_version = p_parse_version)
 ),
 
 -- Row groups that can be moved: all that name one count, and cut it at the same place.
 place as (
     select
-        said.subject_key,
-        said.segment_us,
-        said.path,
-        said.row_group,
-        max(said.readings) as readings,
-        array_agg(said.source_uri || ' ' || said.generation order by said.source_uri, said.generation) as named_by
+        stored.subject_key,
+        stored.segment_us,
+        stored.path,
+        stored.row_group,
+        max(stored.readings) as readings,
+        array_agg(stored.source_uri || ' ' || stored.generation order by stored.source_uri, stored.generation) as named_by
     from crowded
-    inner join fragment as said
+    inner join fragment as stored
         on
-            crowded.subject_key = said.subject_key
-            and crowded.segment_us = said.segment_us
+            crowded.subject_key = stored.subject_key
+            and crowded.segment_us = stored.segment_us
     where
-        said.dataset = p_dataset
-        and (said.state in ('active', 'parked', 'rejected') or said.withdrawn_state is not null)
+        stored.dataset = p_dataset
+        and (stored.state in ('active', 'parked', 'rejected') or stored.withdrawn_state is not null)
     group by
-        said.subject_key,
-        said.segment_us,
-        said.path,
-        said.row_group,
-        said.first_row
+        stored.subject_key,
+        stored.segment_us,
+        stored.path,
+        stored.row_group,
+        stored.first_row
     having
-        bool_and(said.state = 'active')
-        and count(distinct coalesce(said.cut_position, -1)) = 1
+        bool_and(stored.state = 'active')
+        and count(distinct coalesce(stored.cut_position, -1)) = 1
 ),
 
 small as (
@@ -169,25 +169,6 @@ $$;
 comment on function disarray.list_cold_segments(text, text, text, interval, integer, bigint, text) is
     'Segments that nothing has changed for a while and that lie in many small fragments: what a compaction is worth.';
 
-create function disarray.load_kept_fragments(p_dataset text, p_subject_key text, p_segments bigint[])
-returns setof disarray.fragment
-language sql
-stable
-security definer
-set search_path = disarray, pg_temp
-as $$
-select known.*
-from fragment as known
-where
-    known.dataset = p_dataset
-    and known.subject_key = p_subject_key
-    and known.segment_us = any(p_segments)
-    and (known.state in ('active', 'parked', 'rejected') or known.withdrawn_state is not null)
-order by known.fragment_id
-$$;
-comment on function disarray.load_kept_fragments(text, text, bigint[]) is
-    'All that is active, parked, rejected or withdrawn in some segments of a subject: whoever moves row groups has to know all that name them.';
-
 create function disarray.list_expired_segments(
     p_dataset text,
     p_parse_version text,
@@ -224,13 +205,13 @@ where
     and known.scan_version = p_scan_version
     and not exists (
         select
-        from fragment as said
+        from fragment as stored
         where
-            said.dataset = known.dataset
-            and said.subject_key = known.subject_key
-            and said.segment_us = known.segment_us
-            and said.state = 'active'
-            and said.parse_version <> p_parse_version
+            stored.dataset = known.dataset
+            and stored.subject_key = known.subject_key
+            and stored.segment_us = known.segment_us
+            and stored.state = 'active'
+            and stored.parse_version <> p_parse_version
     )
 order by
     known.subject_key,
@@ -265,7 +246,7 @@ begin
         on conflict do nothing
         returning ingest_queue.subject_key
     loop
-        perform call_turn(v_subject, v_now);
+        perform call_turns(array[v_subject], lane_of('compact'), v_now);
         v_queued := v_queued + 1;
     end loop;
     return v_queued;
@@ -410,15 +391,15 @@ begin
     into v_sealed
     from sealed;
     perform drop_rows(p_dataset, p_subject_key, v_sealed);
-    update fragment as said
+    update fragment as stored
     set
         state = 'sealed',
         dropped_at = v_now
     where
-        said.dataset = p_dataset
-        and said.subject_key = p_subject_key
-        and said.segment_us = any(v_sealed)
-        and said.state = 'active';
+        stored.dataset = p_dataset
+        and stored.subject_key = p_subject_key
+        and stored.segment_us = any(v_sealed)
+        and stored.state = 'active';
     insert into run (run_id, subject_key, instance_name, fence, committed_at, metadata)
     values (
         p_run_id, p_subject_key, p_instance_name, p_fence, v_now,
@@ -477,10 +458,10 @@ where
         file.created_at <= clock() - p_keep
         and not exists (
             select
-            from fragment as said
+            from fragment as stored
             where
-                said.path = file.path
-                and (said.dropped_at is null or said.dropped_at > clock() - p_keep or said.withdrawn_state is not null)
+                stored.path = file.path
+                and (stored.dropped_at is null or stored.dropped_at > clock() - p_keep or stored.withdrawn_state is not null)
         )
     )
 $$;
@@ -532,13 +513,13 @@ as $$
 declare
     v_forgotten bigint;
 begin
-    delete from fragment as said
+    delete from fragment as stored
     using lake_file as file
     where
         file.path = any(p_paths)
         and file.doomed_at is not null
-        and said.path = file.path
-        and said.state = 'dropped';
+        and stored.path = file.path
+        and stored.state = 'dropped';
     delete from lake_file as file
     where
         file.path = any(p_paths)

@@ -255,3 +255,40 @@ end
 $$;
 comment on function disarray.living_incarnation(text, bigint) is
     'The present life of an instance, or an error for a former one. A caller that names no incarnation is taken for the present one.';
+
+create function disarray.list_instances()
+returns table (
+    instance_name text,
+    incarnation bigint,
+    subject_patterns text[],
+    registered_at timestamptz,
+    last_seen_at timestamptz,
+    held_subjects bigint,
+    claimed_items bigint,
+    state text,
+    paused_at timestamptz
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    known.instance_name,
+    known.incarnation,
+    known.subject_patterns,
+    known.registered_at,
+    known.last_seen_at,
+    (select count(*) from subject_lock as lock where lock.instance_name = known.instance_name),
+    (
+        select count(*)
+        from ingest_queue as item
+        where
+            item.claimed_by_instance_name = known.instance_name
+    ),
+    state_of(known),
+    known.paused_at
+from instance as known
+order by known.instance_name
+$$;
+comment on function disarray.list_instances() is 'Every instance that ever registered, with what it holds now.';

@@ -69,21 +69,21 @@ security definer
 set search_path = disarray, pg_temp
 as $$
 select
-    said.source_uri,
-    said.dataset,
-    said.subject_key,
-    said.generation,
-    min(said.first_us)
-from fragment as said
+    stored.source_uri,
+    stored.dataset,
+    stored.subject_key,
+    stored.generation,
+    min(stored.first_us)
+from fragment as stored
 where
-    said.source_uri = any(p_source_uris)
-    and said.state <> 'dropped'
-    and said.state <> 'sealed'
+    stored.source_uri = any(p_source_uris)
+    and stored.state <> 'dropped'
+    and stored.state <> 'sealed'
 group by
-    said.source_uri,
-    said.dataset,
-    said.subject_key,
-    said.generation
+    stored.source_uri,
+    stored.dataset,
+    stored.subject_key,
+    stored.generation
 $$;
 comment on function disarray.load_file_homes(text[]) is
     'For which datasets and subjects some files have readings, by generation, and since when.';
@@ -245,13 +245,13 @@ select
     file.subject_key,
     coalesce(
         (
-            select jsonb_agg(distinct jsonb_build_array(said.dataset, said.subject_key))
-            from fragment as said
+            select jsonb_agg(distinct jsonb_build_array(stored.dataset, stored.subject_key))
+            from fragment as stored
             where
-                said.source_uri = file.source_uri
-                and said.state <> 'dropped'
-                and said.state <> 'sealed'
-                and said.generation = (
+                stored.source_uri = file.source_uri
+                and stored.state <> 'dropped'
+                and stored.state <> 'sealed'
+                and stored.generation = (
                     select max(newest.generation)
                     from fragment as newest
                     where
@@ -262,9 +262,9 @@ select
                     select
                     from moving_file as moving
                     where
-                        moving.subject_key = said.subject_key
-                        and moving.dataset = said.dataset
-                        and moving.source_uri = said.source_uri
+                        moving.subject_key = stored.subject_key
+                        and moving.dataset = stored.dataset
+                        and moving.source_uri = stored.source_uri
                 )
         ),
         '[]'
@@ -361,11 +361,11 @@ select
     file.dataset,
     file.subject_key,
     (
-        select coalesce(sum(said.readings), 0)::bigint
-        from fragment as said
+        select coalesce(sum(stored.readings), 0)::bigint
+        from fragment as stored
         where
-            said.source_uri = file.source_uri
-            and said.state = 'active'
+            stored.source_uri = file.source_uri
+            and stored.state = 'active'
     ),
     count(*) over ()
 from unmatched_file as known

@@ -41,16 +41,21 @@ declare
     v_patterns text[];
     v_running integer;
     v_suspect_runs boolean;
+    v_most_turns constant integer := least(p_max_subjects, p_limit);
+    v_turn_number bigint;
     v_held text[];
-    v_subject text;
-    v_is_held boolean;
+    v_kept text[];
     v_passed text[] := '{}';
-    v_served integer := 0;
-    v_sharers integer;
+    v_passed_in_backfill text[] := '{}';
+    v_turn record;
+    v_found boolean;
+    v_is_held boolean;
     v_line bigint[];
     v_first_is_suspect boolean;
     v_first_available_at timestamptz;
+    v_served text[] := '{}';
     v_claimed bigint[] := '{}';
+    v_subject text;
 begin
     -- "Is not true", because a NULL would otherwise pass for no limit at all.
     if (
@@ -76,6 +81,14 @@ begin
     into v_patterns
     from instance as known
     where known.instance_name = p_instance_name;
+    -- Turns are counted while the backfill lane has something, before any other lock: register_instance holds this row while
+    -- it waits for others.
+    update instance as known
+    set turn_count = known.turn_count + v_most_turns
+    where
+        known.instance_name = p_instance_name
+        and exists (select from subject as waiting where waiting.backfill_turn_at <= v_now)
+    returning known.turn_count - v_most_turns into v_turn_number;
     perform reap_subjects(v_now);
     perform queue_open_ranges(v_now);
 
@@ -91,71 +104,86 @@ begin
         return;
     end if;
 
-    v_held := subjects_to_stay_on(p_instance_name, v_incarnation, v_patterns, v_now, p_give_way_batches, p_give_way_seconds);
+    select
+        stay.held,
+        stay.kept
+    into v_held, v_kept
+    from subjects_to_stay_on(p_instance_name, v_incarnation, v_patterns, v_now, p_give_way_batches, p_give_way_seconds) as stay;
     if v_patterns = '{}' then
         return;
     end if;
-    select least(p_max_subjects, cardinality(v_held) + count(*))
-    into v_sharers
-    from (
-        (
-            select
-            from subject as waiting
-            where
-                waiting.next_turn_at <= v_now
-                and waiting.has_numbers
-                and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
-            limit p_max_subjects
-        )
-        union all
-        (
-            select
-            from subject as waiting
-            where
-                waiting.next_turn_at <= v_now
-                and not waiting.has_numbers
-                and not exists (select from subject_lock as lock where lock.subject_key = waiting.subject_key)
-            limit p_max_subjects
-        )
-    ) as others;
+    <<fetching>>
     loop
-        exit when cardinality(v_claimed) >= p_limit or v_served >= p_max_subjects;
-        v_is_held := cardinality(v_held) > 0;
-        v_subject := case when v_is_held then v_held[1] else next_subject(v_patterns, v_now, v_passed) end;
-        exit when v_subject is null;
-        v_held := v_held[2:];
-        v_passed := v_passed || v_subject;
+        v_found := false;
+        for v_turn in
+            select
+                chosen.subject_key,
+                chosen.lane,
+                count(*) over () - chosen.place + 1 as turns_left
+            from choose_turns(
+                v_held,
+                v_kept,
+                v_patterns,
+                v_now,
+                v_passed,
+                v_passed_in_backfill,
+                least(v_most_turns - cardinality(v_served), p_limit - cardinality(v_claimed)),
+                v_turn_number
+            ) with ordinality as chosen (subject_key, lane, place)
+        loop
+            v_found := true;
+            v_turn_number := v_turn_number + 1;
+            if v_turn.lane = 'live' then
+                v_passed := v_passed || v_turn.subject_key;
+            else
+                v_passed_in_backfill := v_passed_in_backfill || v_turn.subject_key;
+            end if;
+            v_is_held := v_turn.subject_key = any(v_kept);
 
-        select
-            array_agg(item.queue_id order by item.place) filter (where item.place = 1 or item.crash_count = 0),
-            bool_or(item.crash_count > 0) filter (where item.place = 1),
-            min(item.available_at)
-        into v_line, v_first_is_suspect, v_first_available_at
-        from items_in_line(
-            v_subject,
-            v_now,
-            -- Leave room for the subjects still to come: they are what keeps every core busy.
-            ceil((p_limit - cardinality(v_claimed))::numeric / greatest(1, v_sharers - v_served))::integer
-        ) as item;
-        if v_first_is_suspect and v_running + cardinality(v_claimed) > 0 then
-            continue when v_first_available_at >= v_now - make_interval(secs => p_give_way_seconds);
-            -- Let the instance run dry for a suspect that has waited its share, or it would wait for ever: nothing more
-            -- now, and next time no subject goes before it because it is held.
-            update subject_lock as lock
-            set batch_count = greatest(lock.batch_count, p_give_way_batches)
-            where
-                lock.subject_key = any(v_passed || v_held)
-                and lock.instance_name = p_instance_name;
-            exit;
-        end if;
-        if v_line is null then
-            perform leave_idle_subject(v_subject, p_instance_name, v_is_held);
-        elsif hold_subject(v_subject, p_instance_name, v_incarnation, v_is_held, v_now, v_lease_expires_at) then
-            v_line := case when v_first_is_suspect then v_line[1:1] else v_line end;
-            perform claim_items(v_subject, v_line, v_now);
-            v_claimed := v_claimed || v_line;
-            v_served := v_served + 1;
-            exit when v_first_is_suspect;
+            select
+                array_agg(item.queue_id order by item.place) filter (where item.place = 1 or item.crash_count = 0),
+                bool_or(item.crash_count > 0) filter (where item.place = 1),
+                min(item.available_at)
+            into v_line, v_first_is_suspect, v_first_available_at
+            from items_in_line(
+                v_turn.subject_key,
+                v_turn.lane,
+                v_now,
+                -- Leave room for the subjects still to come: they are what keeps every core busy.
+                ceil((p_limit - cardinality(v_claimed))::numeric / v_turn.turns_left)::integer
+            ) as item;
+            if v_first_is_suspect and v_running + cardinality(v_claimed) > 0 then
+                continue when v_first_available_at >= v_now - make_interval(secs => p_give_way_seconds);
+                -- Let the instance run dry for a suspect that has waited its share, or it would wait for ever: nothing more
+                -- now, and next time no subject goes before it because it is held.
+                update subject_lock as lock
+                set batch_count = greatest(lock.batch_count, p_give_way_batches)
+                where
+                    lock.subject_key = any(v_kept || v_served)
+                    and lock.instance_name = p_instance_name;
+                exit fetching;
+            end if;
+            if v_line is null then
+                if leave_idle_subject(v_turn.subject_key, p_instance_name, v_is_held) then
+                    v_kept := array_remove(v_kept, v_turn.subject_key);
+                end if;
+            elsif hold_subject(v_turn.subject_key, p_instance_name, v_incarnation, v_is_held, v_now, v_lease_expires_at) then
+                v_line := case when v_first_is_suspect then v_line[1:1] else v_line end;
+                perform claim_items(v_turn.subject_key, v_turn.lane, v_line, v_now);
+                v_claimed := v_claimed || v_line;
+                v_served := v_served || v_turn.subject_key;
+                v_passed := v_passed || v_turn.subject_key;
+                v_passed_in_backfill := v_passed_in_backfill || v_turn.subject_key;
+                exit fetching when v_first_is_suspect;
+            end if;
+        end loop;
+        exit fetching when not v_found;
+    end loop;
+    -- What a turn of the backfill lane, or of a suspect, took the place of must not wait for this instance to come back to it.
+    foreach v_subject in array v_held
+    loop
+        if not v_subject = any(v_served) then
+            perform leave_idle_subject(v_subject, p_instance_name, true);
         end if;
     end loop;
 
@@ -184,7 +212,8 @@ end
 $$;
 comment on function disarray.fetch_items(text, integer, integer, bigint, integer, integer, integer) is
     'Claim work: first on subjects already held, then on the ones that have waited longest, giving way after the stated '
-    'batches or seconds when others wait. Each call frees what expired and renews the leases of what it returns. '
+    'batches or seconds when others wait. The live lane goes first; of an instance''s turns, one in backfill_turns() is of the '
+    'backfill lane while that has something. Each call frees what expired and renews the leases of what it returns. '
     'Nothing for an instance that is paused or draining: instance_state tells.';
 
 create function disarray.subjects_to_stay_on(
@@ -193,22 +222,24 @@ create function disarray.subjects_to_stay_on(
     p_subject_patterns text[],
     p_now timestamptz,
     p_give_way_batches integer,
-    p_give_way_seconds integer
+    p_give_way_seconds integer,
+    out held text[],
+    out kept text[]
 )
-returns text[]
 language plpgsql
 as $$
 declare
     v_others_wait boolean;
     v_held record;
-    v_stay_on text[] := '{}';
 begin
+    held := '{}';
+    kept := '{}';
     for v_held in
         select
             lock.subject_key,
             lock.batch_count >= p_give_way_batches
             or lock.held_since < p_now - make_interval(secs => p_give_way_seconds) as had_its_share,
-            disarray.matches_pattern(lock.subject_key, p_subject_patterns) as is_bound
+            subject.live_turn_at <= p_now and disarray.matches_pattern(lock.subject_key, p_subject_patterns) as has_work
         from disarray.subject_lock as lock
         inner join disarray.subject as subject on lock.subject_key = subject.subject_key
         where
@@ -217,79 +248,147 @@ begin
             -- One that expired while its row was locked is no longer ours, even though nobody could free it yet.
             and lock.lease_expires_at > p_now
         order by
-            subject.next_turn_at nulls last,
+            subject.live_turn_at nulls last,
             lock.subject_key
         for update of lock, subject skip locked
     loop
-        if v_held.is_bound and v_held.had_its_share then
-            v_others_wait := coalesce(v_others_wait, disarray.next_subject(p_subject_patterns, p_now, '{}') is not null);
+        if v_held.has_work and v_held.had_its_share then
+            v_others_wait := coalesce(v_others_wait, disarray.next_subject('live', p_subject_patterns, p_now, '{}', '{}') is not null);
         end if;
-        if not v_held.is_bound or (v_held.had_its_share and v_others_wait) then
-            perform disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true);
-        else
-            v_stay_on := v_stay_on || v_held.subject_key;
+        if v_held.has_work and not (v_held.had_its_share and v_others_wait) then
+            held := held || v_held.subject_key;
+            kept := kept || v_held.subject_key;
+        elsif not disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true) then
+            kept := kept || v_held.subject_key;
         end if;
     end loop;
-    return v_stay_on;
 end
 $$;
 comment on function disarray.subjects_to_stay_on(text, bigint, text[], timestamptz, integer, integer) is
-    'Subjects that an instance holds and need not give way on, their rows locked; those it gives way on are freed when nothing of them runs.';
+    'Subjects that an instance holds, has live work on and need not give way on, their rows locked; the others are freed when '
+    'nothing of them runs, and kept until then.';
 
-create function disarray.next_subject(p_subject_patterns text[], p_now timestamptz, p_passed text[])
+create function disarray.backfill_turns()
+returns integer
+language sql
+immutable
+as $$
+select 5
+$$;
+comment on function disarray.backfill_turns() is
+    'While both lanes have something, one turn in so many is of the backfill lane. Not even, or it would always fall on the same '
+    'side of those that take turns two by two.';
+
+create function disarray.choose_turns(
+    p_held text[],
+    p_kept text[],
+    p_subject_patterns text[],
+    p_now timestamptz,
+    p_passed text[],
+    p_passed_in_backfill text[],
+    p_count integer,
+    p_turn_number bigint
+)
+returns table (subject_key text, lane disarray.ingest_queue_lane)
+language plpgsql
+as $$
+declare
+    v_chosen text[] := '{}';
+    v_held text[] := array(select held.subject_key from unnest(p_held) as held (subject_key) where not held.subject_key = any(p_passed));
+    v_lanes disarray.ingest_queue_lane[] := case when p_turn_number is null then '{live}' else '{live,backfill}' end;
+    v_is_turn_of_backfill boolean;
+begin
+    while cardinality(v_chosen) < p_count and cardinality(v_lanes) > 0
+    loop
+        v_is_turn_of_backfill := (p_turn_number + cardinality(v_chosen) + 1) % disarray.backfill_turns() = 0;
+        lane := case when v_is_turn_of_backfill and 'backfill' = any(v_lanes) then 'backfill' else v_lanes[1] end;
+        if lane = 'backfill' then
+            subject_key := disarray.next_subject('backfill', p_subject_patterns, p_now, p_passed_in_backfill || v_chosen, p_kept);
+        elsif cardinality(v_held) > 0 then
+            subject_key := v_held[1];
+            v_held := v_held[2:];
+        else
+            subject_key := disarray.next_subject('live', p_subject_patterns, p_now, p_passed || v_chosen, '{}');
+        end if;
+        if subject_key is null then
+            v_lanes := array_remove(v_lanes, lane);
+        elsif not subject_key = any(v_chosen) then
+            v_chosen := v_chosen || subject_key;
+            return next;
+        end if;
+    end loop;
+end
+$$;
+comment on function disarray.choose_turns(text[], text[], text[], timestamptz, text[], text[], integer, bigint) is
+    'The subjects whose turn it is, each in one lane, their rows locked: in the live lane those held and then those that waited '
+    'longest, in the backfill lane by waiting alone, so that nobody is held for it.';
+
+create function disarray.next_subject(
+    p_lane disarray.ingest_queue_lane,
+    p_subject_patterns text[],
+    p_now timestamptz,
+    p_passed text[],
+    p_kept text[]
+)
 returns text
 language plpgsql
 as $$
 declare
     -- Every claim of a subject takes a fence, so that the two take turns, whichever instance claims.
     v_newcomer_first constant boolean := (select given.last_value % 2 = 0 from disarray.fence_seq as given);
-    v_is_newcomer boolean;
+    v_has_numbers boolean;
     v_subject text;
 begin
-    foreach v_is_newcomer in array array[v_newcomer_first, not v_newcomer_first]
+    if p_lane = 'backfill' then
+        select subject.subject_key
+        into v_subject
+        from disarray.subject as subject
+        where
+            subject.backfill_turn_at <= p_now
+            and not subject.subject_key = any(p_passed)
+            and (
+                subject.subject_key = any(p_kept)
+                or not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+            )
+            and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+        order by
+            subject.backfill_turn_at,
+            subject.subject_key
+        limit 1
+        for update of subject skip locked;
+        return v_subject;
+    end if;
+    foreach v_has_numbers in array array[not v_newcomer_first, v_newcomer_first]
     loop
-        -- Two statements, each with an index that holds its subjects alone: none looks at the others to pass them over.
-        if v_is_newcomer then
-            select subject.subject_key
-            into v_subject
-            from disarray.subject as subject
-            where
-                subject.next_turn_at <= p_now
-                and not subject.has_numbers
-                and not subject.subject_key = any(p_passed)
-                and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
-                and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
-            order by
-                subject.next_turn_at,
-                subject.subject_key
-            limit 1
-            for update of subject skip locked;
-        else
-            select subject.subject_key
-            into v_subject
-            from disarray.subject as subject
-            where
-                subject.next_turn_at <= p_now
-                and subject.has_numbers
-                and not subject.subject_key = any(p_passed)
-                and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
-                and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
-            order by
-                subject.next_turn_at,
-                subject.subject_key
-            limit 1
-            for update of subject skip locked;
-        end if;
+        select subject.subject_key
+        into v_subject
+        from disarray.subject as subject
+        where
+            subject.has_numbers = v_has_numbers
+            and subject.live_turn_at <= p_now
+            and not subject.subject_key = any(p_passed)
+            and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+            and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+        order by
+            subject.live_turn_at,
+            subject.subject_key
+        limit 1
+        for update of subject skip locked;
         exit when v_subject is not null;
     end loop;
     return v_subject;
 end
 $$;
-comment on function disarray.next_subject(text[], timestamptz, text[]) is
-    'The free subject that has waited longest, in turns one that has numbers and a newcomer: whoever invents subjects delays no '
-    'other by more than one claim. Its row is locked: this is the gate that lets one claim at a time through.';
+comment on function disarray.next_subject(disarray.ingest_queue_lane, text[], timestamptz, text[], text[]) is
+    'The free subject that has waited longest in a lane; in the live one in turns one that has numbers and a newcomer, so that '
+    'whoever invents subjects delays no other by more than two claims. Its row is locked: this is the gate that lets one claim at a time through.';
 
-create function disarray.items_in_line(p_subject_key text, p_now timestamptz, p_limit integer)
+create function disarray.items_in_line(
+    p_subject_key text,
+    p_lane disarray.ingest_queue_lane,
+    p_now timestamptz,
+    p_limit integer
+)
 returns table (queue_id bigint, crash_count integer, available_at timestamptz, place bigint)
 language plpgsql
 as $$
@@ -308,6 +407,7 @@ begin
         from disarray.ingest_queue as item
         where
             item.subject_key = p_subject_key
+            and item.lane = p_lane
             and item.status = 'available'
             and item.available_at <= p_now
             -- What came in while its target is being processed waits for that to end: a file never has two claimed orders, nor
@@ -330,7 +430,21 @@ begin
                     and running.source_uri is null
                     and running.subject_key = item.subject_key
                     and running.kind = item.kind
-                    and running.dataset is not distinct from item.dataset
+                    and running.dataset = item.dataset
+                    and running.status = 'claimed'
+                offset 0
+            )
+            -- Not "is not distinct from" above: no index answers that.
+            and not exists (
+                select
+                from disarray.ingest_queue as running
+                where
+                    item.source_uri is null
+                    and item.dataset is null
+                    and running.source_uri is null
+                    and running.subject_key = item.subject_key
+                    and running.kind = item.kind
+                    and running.dataset is null
                     and running.status = 'claimed'
                 offset 0
             )
@@ -342,7 +456,8 @@ begin
     ) as line;
 end
 $$;
-comment on function disarray.items_in_line(text, timestamptz, integer) is 'The oldest claimable items of a subject, locked.';
+comment on function disarray.items_in_line(text, disarray.ingest_queue_lane, timestamptz, integer) is
+    'The oldest claimable items of a subject in a lane, locked.';
 
 create function disarray.hold_subject(
     p_subject_key text,
@@ -374,7 +489,12 @@ $$;
 comment on function disarray.hold_subject(text, text, bigint, boolean, timestamptz, timestamptz) is
     'Take or renew a subject; false where somebody else was faster.';
 
-create function disarray.claim_items(p_subject_key text, p_queue_ids bigint[], p_now timestamptz)
+create function disarray.claim_items(
+    p_subject_key text,
+    p_lane disarray.ingest_queue_lane,
+    p_queue_ids bigint[],
+    p_now timestamptz
+)
 returns void
 language plpgsql
 as $$
@@ -391,16 +511,18 @@ begin
     where
         lock.subject_key = p_subject_key
         and item.queue_id = any(p_queue_ids);
-    perform disarray.set_turn(p_subject_key, p_now);
+    perform disarray.set_turns(p_subject_key, p_lane, p_now);
 end
 $$;
-comment on function disarray.claim_items(text, bigint[], timestamptz) is
+comment on function disarray.claim_items(text, disarray.ingest_queue_lane, bigint[], timestamptz) is
     'Mark items as claimed under the lock of their subject, and send the subject to the back of the line.';
 
 create function disarray.leave_idle_subject(p_subject_key text, p_instance_name text, p_is_held boolean)
-returns void
+returns boolean
 language plpgsql
 as $$
+declare
+    v_is_free boolean;
 begin
     -- A lock without work only stands in the way of others.
     delete from disarray.subject_lock as lock
@@ -414,36 +536,62 @@ begin
                 running.claimed_by_instance_name = p_instance_name
                 and running.subject_key = p_subject_key
         );
-    perform disarray.set_turn(p_subject_key, null);
+    v_is_free := found or not p_is_held;
+    perform disarray.set_turns(p_subject_key, null, null);
+    return v_is_free;
 end
 $$;
-comment on function disarray.leave_idle_subject(text, text, boolean) is 'Free a subject of which nothing runs, and note when it is next due.';
+comment on function disarray.leave_idle_subject(text, text, boolean) is
+    'Free a subject of which nothing runs, and note when it is next due; whether it is free.';
 
-create function disarray.set_turn(p_subject_key text, p_served_at timestamptz)
+create function disarray.set_turns(p_subject_key text, p_served_lane disarray.ingest_queue_lane, p_served_at timestamptz)
 returns void
 language plpgsql
 as $$
 begin
     update disarray.subject as subject
     set
-        last_served_at = coalesce(p_served_at, subject.last_served_at),
-        next_turn_at = case
-            when rest.oldest_at is not null
-                then greatest(rest.oldest_at, p_served_at, subject.last_served_at)
+        live_served_at = coalesce(served.live_at, subject.live_served_at),
+        live_turn_at = case
+            when oldest.live_at is not null
+                then greatest(oldest.live_at, served.live_at, subject.live_served_at)
+        end,
+        backfill_served_at = coalesce(served.backfill_at, subject.backfill_served_at),
+        backfill_turn_at = case
+            when oldest.backfill_at is not null
+                then greatest(oldest.backfill_at, served.backfill_at, subject.backfill_served_at)
         end,
         has_numbers = subject.has_numbers or exists (select from disarray.subject_version as made where made.subject_key = p_subject_key)
     from (
-        select min(waiting.available_at) as oldest_at
-        from disarray.ingest_queue as waiting
-        where
-            waiting.subject_key = p_subject_key
-            and waiting.status = 'available'
-    ) as rest
+        select
+            case when p_served_lane = 'live' then p_served_at end as live_at,
+            case when p_served_lane = 'backfill' then p_served_at end as backfill_at
+    ) as served
+    cross join (
+        select
+            (
+                select min(waiting.available_at)
+                from disarray.ingest_queue as waiting
+                where
+                    waiting.subject_key = p_subject_key
+                    and waiting.lane = 'live'
+                    and waiting.status = 'available'
+            ) as live_at,
+            (
+                select min(waiting.available_at)
+                from disarray.ingest_queue as waiting
+                where
+                    waiting.subject_key = p_subject_key
+                    and waiting.lane = 'backfill'
+                    and waiting.status = 'available'
+            ) as backfill_at
+    ) as oldest
     where subject.subject_key = p_subject_key;
 end
 $$;
-comment on function disarray.set_turn(text, timestamptz) is
-    'Note when a subject is next due. The caller holds the subject row, or an item that was queued meanwhile would be forgotten.';
+comment on function disarray.set_turns(text, disarray.ingest_queue_lane, timestamptz) is
+    'Note when a subject is next due in each lane. The caller holds the subject row, or an item that was queued meanwhile would '
+    'be forgotten.';
 
 create function disarray.queue_open_ranges(p_now timestamptz)
 returns void
@@ -474,6 +622,8 @@ begin
                 from disarray.ingest_queue as item
                 where
                     item.subject_key = subject.subject_key
+                    -- What waits in the other lane may wait for long, and stale numbers must not.
+                    and item.lane = 'live'
                     and item.status = 'available'
             )
         order by subject.subject_key
@@ -482,26 +632,95 @@ begin
         on conflict do nothing
         returning ingest_queue.subject_key
     loop
-        perform disarray.call_turn(v_subject, p_now);
+        perform disarray.call_turns(array[v_subject], disarray.lane_of('reconcile'), p_now);
     end loop;
 end
 $$;
 comment on function disarray.queue_open_ranges(timestamptz) is
-    'A subject with open dirty ranges, nobody on it and nothing queued, comes back as a reconcile item.';
+    'A subject with open dirty ranges, nobody on it and nothing queued in the live lane, comes back as a reconcile item.';
 
-create function disarray.call_turn(p_subject_key text, p_available_at timestamptz)
+create function disarray.call_turns(p_subject_keys text[], p_lane disarray.ingest_queue_lane, p_available_at timestamptz)
 returns void
 language plpgsql
 as $$
 begin
-    insert into disarray.subject as subject (subject_key, next_turn_at, first_seen_at)
-    values (p_subject_key, p_available_at, disarray.clock())
+    insert into disarray.subject as subject (subject_key, live_turn_at, backfill_turn_at, first_seen_at)
+    select
+        called.subject_key,
+        case when p_lane = 'live' then p_available_at end,
+        case when p_lane = 'backfill' then p_available_at end,
+        disarray.clock()
+    from unnest(p_subject_keys) as called (subject_key)
+    order by called.subject_key
     on conflict (subject_key) do update
-    set next_turn_at = greatest(excluded.next_turn_at, subject.last_served_at)
+    set
+        live_turn_at = case
+            when p_lane = 'live' then greatest(p_available_at, subject.live_served_at)
+            else subject.live_turn_at
+        end,
+        backfill_turn_at = case
+            when p_lane = 'backfill' then greatest(p_available_at, subject.backfill_served_at)
+            else subject.backfill_turn_at
+        end
     -- Where this is false the row is locked all the same: a claim that is about to say "nothing is queued" must wait for us.
     where
-        subject.next_turn_at is null
-        or subject.next_turn_at > greatest(excluded.next_turn_at, subject.last_served_at);
+        case p_lane
+            when 'live' then subject.live_turn_at is null or subject.live_turn_at > greatest(p_available_at, subject.live_served_at)
+            else subject.backfill_turn_at is null or subject.backfill_turn_at > greatest(p_available_at, subject.backfill_served_at)
+        end;
 end
 $$;
-comment on function disarray.call_turn(text, timestamptz) is 'Tell a subject that an item of it was made available.';
+comment on function disarray.call_turns(text[], disarray.ingest_queue_lane, timestamptz) is
+    'Tell subjects that an item of each was made available in a lane.';
+
+create function disarray.list_queue(
+    p_subject_key text default null,
+    p_status text default null,
+    p_limit integer default 100,
+    p_after text[] default null
+)
+returns table (
+    queue_id bigint,
+    source_uri text,
+    subject_key text,
+    dataset text,
+    reason text,
+    status text,
+    retry_count integer,
+    max_retries integer,
+    enqueued_at timestamptz,
+    available_at timestamptz,
+    claimed_by_instance_name text,
+    lease_expires_at timestamptz,
+    kind text,
+    lane text
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    item.queue_id,
+    item.source_uri,
+    item.subject_key,
+    item.dataset,
+    item.reason::text,
+    item.status::text,
+    item.retry_count,
+    item.max_retries,
+    item.enqueued_at,
+    item.available_at,
+    item.claimed_by_instance_name,
+    item.lease_expires_at,
+    item.kind::text,
+    item.lane::text
+from ingest_queue as item
+where
+    (p_subject_key is null or item.subject_key = p_subject_key)
+    and (p_status is null or item.status::text = p_status)
+    and item.queue_id > coalesce(p_after[1]::bigint, 0)
+order by item.queue_id
+limit p_limit
+$$;
+comment on function disarray.list_queue(text, text, integer, text[]) is 'Queued items, in the order in which they were queued.';

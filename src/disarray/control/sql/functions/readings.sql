@@ -147,7 +147,7 @@ begin
         on conflict do nothing
         returning item.subject_key
     loop
-        perform call_turn(v_subject, v_now);
+        perform call_turns(array[v_subject], lane_of('copy'), v_now);
         v_queued := v_queued + 1;
     end loop;
     return v_queued;
@@ -194,12 +194,12 @@ where
     -- Readings that the lake no longer keeps can be neither copied nor compared.
     and exists (
         select
-        from disarray.fragment as said
+        from disarray.fragment as stored
         where
-            said.dataset = known.dataset
-            and said.subject_key = known.subject_key
-            and said.segment_us = known.segment_us
-            and said.state = 'active'
+            stored.dataset = known.dataset
+            and stored.subject_key = known.subject_key
+            and stored.segment_us = known.segment_us
+            and stored.state = 'active'
     )
 group by known.subject_key
 $$;

@@ -74,24 +74,6 @@ $$;
 comment on function telemetry.published_number(text, boolean, integer, numeric, numeric, numeric, numeric) is
     'A value from what it is made of; modes as in kernels/scanning/restated.py: carried, waiting, joined, restarted, absent.';
 
-create function telemetry.float_difference(p_old float8, p_new float8)
-returns float8
-language sql
-immutable
-as $$
-select case when greatest(abs(p_old), abs(p_new)) <= 8e307 then p_new - p_old end
-$$;
-comment on function telemetry.float_difference(float8, float8) is 'By how much a value grew; NULL where one of them is so large that this might be none.';
-
-create function telemetry.float_sum(p_left float8, p_right float8)
-returns float8
-language sql
-immutable
-as $$
-select case when greatest(abs(p_left), abs(p_right)) <= 8e307 then p_left + p_right end
-$$;
-comment on function telemetry.float_sum(float8, float8) is 'A sum; NULL where one of both is so large that it might be none.';
-
 -- The profile names segments that were compared and the stretches of them in which folds differ.
 create function disarray.former_values(p_run_id uuid, p_subject_key text, p_dataset json, p_profile jsonb)
 returns jsonb
@@ -111,13 +93,13 @@ declare
 begin
     with stretch as materialized (
         select
-            said.value as document,
-            said.value ->> 'metric' as metric,
-            said.value ->> 'channel' as channel,
-            (said.value ->> 'segment_us')::bigint as segment_us,
-            (said.value ->> 'from_us')::bigint as from_us,
-            (said.value ->> 'old_mode')::integer as old_mode
-        from jsonb_array_elements(p_profile -> 'stretches') as said
+            given.value as document,
+            given.value ->> 'metric' as metric,
+            given.value ->> 'channel' as channel,
+            (given.value ->> 'segment_us')::bigint as segment_us,
+            (given.value ->> 'from_us')::bigint as from_us,
+            (given.value ->> 'old_mode')::integer as old_mode
+        from jsonb_array_elements(p_profile -> 'stretches') as given
     ),
 
     series as materialized (
@@ -315,7 +297,7 @@ begin
     return query
     with stretch as (
         select
-            said.*,
+            given.*,
             was.kind as old_kind,
             was.is_integer as old_is_integer,
             now.kind as new_kind,
@@ -324,10 +306,10 @@ begin
             telemetry.number_of(head.base_float, head.base_int) as new_base,
             telemetry.number_of(head.before_float, head.before_int) as new_before,
             case
-                when said.new_mode = 0
-                    then disarray.carried_number(p_dataset, p_subject_key, said.metric, said.channel, said.segment_us)
+                when given.new_mode = 0
+                    then disarray.carried_number(p_dataset, p_subject_key, given.metric, given.channel, given.segment_us)
             end as new_carried
-        from jsonb_to_recordset(p_restates -> 'stretches') as said (
+        from jsonb_to_recordset(p_restates -> 'stretches') as given (
             metric text, channel text, segment_us bigint, from_us bigint, to_us bigint, old_mode integer, new_mode integer,
             old_first numeric, old_last numeric, new_first numeric, new_last numeric, same boolean, low numeric, high numeric,
             old_low numeric, old_high numeric, new_low numeric, new_high numeric,
@@ -338,19 +320,19 @@ begin
             on
                 was.dataset = p_dataset
                 and was.scan_version = v_old_version
-                and said.metric = was.metric
+                and given.metric = was.metric
         inner join disarray.metric as now
             on
                 now.dataset = p_dataset
                 and now.scan_version = v_new_version
-                and said.metric = now.metric
+                and given.metric = now.metric
         left join disarray.segment_metric as head
             on
                 head.dataset = p_dataset
                 and head.subject_key = p_subject_key
-                and said.metric = head.metric
-                and said.channel = head.channel
-                and said.segment_us = head.segment_us
+                and given.metric = head.metric
+                and given.channel = head.channel
+                and given.segment_us = head.segment_us
                 and head.piece = 0
     ),
 
@@ -666,3 +648,55 @@ select case
 end
 $$;
 comment on function disarray.span_delta(disarray.restated_span, boolean) is 'The one difference of a span; NULL where it has more than one, or none.';
+
+create function telemetry.final_totals(p_dataset text, p_subject_key text)
+returns jsonb
+language sql
+stable
+as $$
+select coalesce(
+    jsonb_agg(
+        jsonb_build_object(
+            'metric', newest.metric,
+            'channel', newest.channel,
+            'float', newest.total_float,
+            'int', newest.total_int
+        )
+    ),
+    '[]'
+)
+from (
+    select distinct on (summary.metric, summary.channel)
+        summary.metric,
+        summary.channel,
+        case
+            when metric.kind = 'min' then least(summary.base_float, summary.total_float)
+            when metric.kind = 'max' then greatest(summary.base_float, summary.total_float)
+            else summary.base_float + summary.total_float
+        end as total_float,
+        case
+            when metric.kind = 'min' then least(summary.base_int, summary.total_int)
+            when metric.kind = 'max' then greatest(summary.base_int, summary.total_int)
+            else summary.base_int + summary.total_int
+        end as total_int
+    from disarray.segment_metric as summary
+    inner join disarray.subject_version as made
+        on
+            summary.subject_key = made.subject_key
+            and summary.dataset = made.dataset
+    inner join disarray.metric as metric
+        on
+            made.dataset = metric.dataset
+            and made.scan_version = metric.scan_version
+            and summary.metric = metric.metric
+    where
+        summary.dataset = p_dataset
+        and summary.subject_key = p_subject_key
+    order by
+        summary.metric,
+        summary.channel,
+        summary.segment_us desc,
+        summary.piece desc
+) as newest
+$$;
+comment on function telemetry.final_totals(text, text) is 'The newest value of every metric and channel of a subject.';

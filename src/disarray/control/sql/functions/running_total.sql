@@ -47,60 +47,49 @@ $$;
 comment on function telemetry.junction_int(text, bigint, bigint, bigint, bigint) is
     'The step between the last point before a segment and its first one, for integer metrics.';
 
-create function telemetry.joined_first_float(p_kind text, p_base float8, p_first float8)
+create function telemetry.float_difference(p_old float8, p_new float8)
+returns float8
+language sql
+immutable
+as $$
+select case when greatest(abs(p_old), abs(p_new)) <= 8e307 then p_new - p_old end
+$$;
+comment on function telemetry.float_difference(float8, float8) is 'By how much a value grew; NULL where one of them is so large that this might be none.';
+
+create function telemetry.float_sum(p_left float8, p_right float8)
+returns float8
+language sql
+immutable
+as $$
+select case when greatest(abs(p_left), abs(p_right)) <= 8e307 then p_left + p_right end
+$$;
+comment on function telemetry.float_sum(float8, float8) is 'A sum; NULL where one of both is so large that it might be none.';
+
+create function telemetry.joined_float(p_kind text, p_base float8, p_local float8)
 returns float8
 language sql
 immutable
 as $$
 select case p_kind
-    when 'sum' then telemetry.float_sum(p_base, p_first)
-    when 'min' then least(p_base, p_first)
-    when 'max' then greatest(p_base, p_first)
-    else p_base
+    when 'min' then least(p_base, p_local)
+    when 'max' then greatest(p_base, p_local)
+    else telemetry.float_sum(p_base, p_local)
 end
 $$;
-comment on function telemetry.joined_first_float(text, float8, float8) is 'A float metric at the first point of a piece.';
+comment on function telemetry.joined_float(text, float8, float8) is 'A base and a fold within its segment as one value, for float metrics.';
 
-create function telemetry.joined_first_int(p_kind text, p_base numeric, p_first numeric)
+create function telemetry.joined_int(p_kind text, p_base numeric, p_local numeric)
 returns numeric
 language sql
 immutable
 as $$
 select case p_kind
-    when 'sum' then p_base + p_first
-    when 'count' then p_base + 1
-    when 'min' then least(p_base, p_first)
-    when 'max' then greatest(p_base, p_first)
-    else p_base
+    when 'min' then least(p_base, p_local)
+    when 'max' then greatest(p_base, p_local)
+    else p_base + p_local
 end
 $$;
-comment on function telemetry.joined_first_int(text, numeric, numeric) is 'An integer metric at the first point of a piece.';
-
-create function telemetry.joined_last_float(p_kind text, p_base float8, p_total float8)
-returns float8
-language sql
-immutable
-as $$
-select case p_kind
-    when 'min' then least(p_base, p_total)
-    when 'max' then greatest(p_base, p_total)
-    else telemetry.float_sum(p_base, p_total)
-end
-$$;
-comment on function telemetry.joined_last_float(text, float8, float8) is 'A float metric after the last point of a piece.';
-
-create function telemetry.joined_last_int(p_kind text, p_base numeric, p_total numeric)
-returns numeric
-language sql
-immutable
-as $$
-select case p_kind
-    when 'min' then least(p_base, p_total)
-    when 'max' then greatest(p_base, p_total)
-    else p_base + p_total
-end
-$$;
-comment on function telemetry.joined_last_int(text, numeric, numeric) is 'An integer metric after the last point of a piece.';
+comment on function telemetry.joined_int(text, numeric, numeric) is 'A base and a fold within its segment as one value, for integer metrics.';
 
 create function telemetry.shift_bases(
     p_dataset text,
@@ -351,14 +340,14 @@ begin
     -- are compared by the bases of before; the others are told by their stretches.
     head as (
         select
-            said.segment_us,
-            said.metric,
-            said.channel,
-            said.base_float,
-            said.base_int,
-            said.before_float,
-            said.before_int
-        from jsonb_to_recordset(p_restates -> 'heads') as said (
+            given.segment_us,
+            given.metric,
+            given.channel,
+            given.base_float,
+            given.base_int,
+            given.before_float,
+            given.before_int
+        from jsonb_to_recordset(p_restates -> 'heads') as given (
             segment_us bigint, metric text, channel text,
             base_float float8, base_int bigint, before_float float8, before_int bigint
         )
@@ -377,8 +366,18 @@ begin
             coalesce(shifted.first_reading_us, shifted.segment_us) as first_reading_us,
             coalesce(shifted.last_reading_us, shifted.segment_us) as last_reading_us,
             shifted.first_us,
-            shifted.first_float,
-            shifted.first_int::numeric as first_int,
+            -- The fold at the first point. All at one instant, only the value after the last reading could ever be read.
+            case
+                when shifted.first_us = coalesce(shifted.last_reading_us, shifted.segment_us) then shifted.total_float
+                when shifted.kind in ('sum', 'min', 'max') then shifted.first_float
+                else 0::float8
+            end as local_first_float,
+            case
+                when shifted.first_us = coalesce(shifted.last_reading_us, shifted.segment_us) then shifted.total_int::numeric
+                when shifted.kind in ('sum', 'min', 'max') then shifted.first_int::numeric
+                when shifted.kind = 'count' then 1
+                else 0
+            end as local_first_int,
             shifted.total_float,
             shifted.total_int::numeric as total_int,
             case when head.metric is null then shifted.base_float else head.base_float end as old_base_float,
@@ -435,31 +434,14 @@ begin
             1,
             compared.first_us,
             compared.last_reading_us,
-            -- All at one instant: only the value after the last of these readings could ever be read.
-            case
-                when compared.first_us = compared.last_reading_us
-                    then telemetry.joined_last_float(compared.kind, compared.old_base_float, compared.total_float)
-                else telemetry.joined_first_float(compared.kind, compared.old_base_float, compared.first_float)
-            end,
-            case
-                when compared.first_us = compared.last_reading_us
-                    then telemetry.joined_last_int(compared.kind, compared.old_base_int, compared.total_int)
-                else telemetry.joined_first_int(compared.kind, compared.old_base_int, compared.first_int)
-            end,
-            case
-                when compared.first_us = compared.last_reading_us
-                    then telemetry.joined_last_float(compared.kind, compared.new_base_float, compared.total_float)
-                else telemetry.joined_first_float(compared.kind, compared.new_base_float, compared.first_float)
-            end,
-            case
-                when compared.first_us = compared.last_reading_us
-                    then telemetry.joined_last_int(compared.kind, compared.new_base_int, compared.total_int)
-                else telemetry.joined_first_int(compared.kind, compared.new_base_int, compared.first_int)
-            end,
-            telemetry.joined_last_float(compared.kind, compared.old_base_float, compared.total_float),
-            telemetry.joined_last_int(compared.kind, compared.old_base_int, compared.total_int),
-            telemetry.joined_last_float(compared.kind, compared.new_base_float, compared.total_float),
-            telemetry.joined_last_int(compared.kind, compared.new_base_int, compared.total_int)
+            telemetry.joined_float(compared.kind, compared.old_base_float, compared.local_first_float),
+            telemetry.joined_int(compared.kind, compared.old_base_int, compared.local_first_int),
+            telemetry.joined_float(compared.kind, compared.new_base_float, compared.local_first_float),
+            telemetry.joined_int(compared.kind, compared.new_base_int, compared.local_first_int),
+            telemetry.joined_float(compared.kind, compared.old_base_float, compared.total_float),
+            telemetry.joined_int(compared.kind, compared.old_base_int, compared.total_int),
+            telemetry.joined_float(compared.kind, compared.new_base_float, compared.total_float),
+            telemetry.joined_int(compared.kind, compared.new_base_int, compared.total_int)
         from compared
         where
             compared.points > 0

@@ -28,7 +28,7 @@ begin
     end if;
     if (p_scope = any(enum_range(null::api_scope)::text[])) is not true then
         raise exception 'scope % is not known. Nothing was stored.', coalesce(quote_literal(left(p_scope, 200)), 'NULL')
-        using errcode = 'DA001', hint = 'Use one of: read, operate, admin.';
+        using errcode = 'DA001', hint = 'Use one of: produce, read, operate, admin.';
     end if;
     if v_expires_at <= v_now then
         raise exception 'the token would be over before it begins. Nothing was stored.'

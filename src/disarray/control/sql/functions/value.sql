@@ -169,7 +169,11 @@ $$;
 comment on function disarray.load_rollup(text, text, text, bigint, bigint) is
     'Parts of the buckets that overlap a span; those of one bucket are merged in the order of their segments.';
 
-create function disarray.list_restatements(p_subject_key text default null, p_limit integer default 100)
+create function disarray.list_restatements(
+    p_subject_key text default null,
+    p_limit integer default 100,
+    p_after text[] default null
+)
 returns setof disarray.restatement
 language sql
 stable
@@ -178,15 +182,24 @@ set search_path = disarray, pg_temp
 as $$
 select noted.*
 from restatement as noted
-where p_subject_key is null or noted.subject_key = p_subject_key
+where
+    (p_subject_key is null or noted.subject_key = p_subject_key)
+    and (noted.restated_at, noted.restatement_id) < (
+        coalesce(p_after[1]::timestamptz, 'infinity'), coalesce(p_after[2]::bigint, 9223372036854775807)
+    )
 order by
     noted.restated_at desc,
     noted.restatement_id desc
 limit p_limit
 $$;
-comment on function disarray.list_restatements(text, integer) is 'Spans of published values that were changed after people may have used them, newest first.';
+comment on function disarray.list_restatements(text, integer, text[]) is 'Spans of published values that were changed after people may have used them, newest first.';
 
-create function disarray.list_subjects(p_dataset text default null, p_subject_key text default null, p_limit integer default 10000)
+create function disarray.list_subjects(
+    p_dataset text default null,
+    p_subject_key text default null,
+    p_limit integer default 10000,
+    p_after text[] default null
+)
 returns table (
     dataset text,
     subject_key text,
@@ -270,10 +283,11 @@ begin
     where
         (p_dataset is null or subjects.dataset = p_dataset)
         and (p_subject_key is null or subjects.subject_key = p_subject_key)
+        and (subjects.subject_key, subjects.dataset) > (coalesce(p_after[1], ''), coalesce(p_after[2], ''))
     order by
         subjects.subject_key,
         subjects.dataset
     limit p_limit;
 end
 $$;
-comment on function disarray.list_subjects(text, text, integer) is 'Subjects that have readings, in which dataset, the span of them, and under which definition their numbers were made.';
+comment on function disarray.list_subjects(text, text, integer, text[]) is 'Subjects that have readings, in which dataset, the span of them, and under which definition their numbers were made.';

@@ -47,22 +47,6 @@ comment on function disarray.load_subject_files(text) is
     'The files of a subject that were ever taken in, and what is remembered of their bytes; is_about_to_change where it is decided '
     'that a file counts or does not, and the numbers do not say so yet.';
 
-create function disarray.load_subject_fragments(p_subject_key text)
-returns setof disarray.fragment
-language sql
-stable
-security definer
-set search_path = disarray, pg_temp
-as $$
-select known.*
-from fragment as known
-where
-    known.subject_key = p_subject_key
-    and known.state <> 'dropped'
-order by known.fragment_id
-$$;
-comment on function disarray.load_subject_fragments(text) is 'All that is active, parked or sealed of a subject, in every dataset.';
-
 create function disarray.load_subject_segments(p_subject_key text)
 returns setof disarray.segment
 language sql

@@ -1,21 +1,3 @@
-create function disarray.instant_of(p_us bigint)
-returns timestamptz
-language sql
-immutable
-as $$
-select timestamptz '1970-01-01 00:00:00Z' + p_us * interval '1 microsecond'
-$$;
-comment on function disarray.instant_of(bigint) is 'The instant behind a count of microseconds since 1970, exact.';
-
-create function disarray.microseconds_of(p_instant timestamptz)
-returns bigint
-language sql
-immutable
-as $$
-select (extract(epoch from p_instant) * 1000000)::bigint
-$$;
-comment on function disarray.microseconds_of(timestamptz) is 'Microseconds since 1970, exact.';
-
 create function disarray.mark_dirty(
     p_subject_key text,
     p_instance_name text,
@@ -204,7 +186,7 @@ begin
     )
     on conflict do nothing;
     if found then
-        perform disarray.call_turn(p_subject_key, p_now);
+        perform disarray.call_turns(array[p_subject_key], disarray.lane_of('reconcile'), p_now);
     end if;
 end
 $$;
@@ -254,7 +236,7 @@ begin
             on conflict (subject_key, kind, dataset, lane, status) where source_uri is null do update
             set available_at = least(waiting.available_at, excluded.available_at)
             returning waiting.queue_id into queue_id;
-            perform call_turn(v_stale.subject_key, v_now);
+            perform call_turns(array[v_stale.subject_key], lane_of('reconcile'), v_now);
         end if;
         insert into ingest_event (occurred_at, event_type, subject_key, metadata)
         values (

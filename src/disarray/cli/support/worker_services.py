@@ -1,0 +1,108 @@
+"""The parts of a running worker, put together for `worker`, `up` and the demo. Needs the worker's extra."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from disarray.agent.agent import Agent
+from disarray.agent.settings import agent_settings
+from disarray.broker.direct import DirectTransport
+from disarray.cli.support.serving import RestServer
+from disarray.worker.process.draining import InboxDrainer
+from disarray.worker.process.duties import perform_duties
+from disarray.worker.process.local import database_of
+from disarray.worker.process.scheduler import BATCH, Scheduler
+from disarray.worker.process.service import Service, ThreadService
+
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable
+
+    from disarray.agent.state import StateFile
+    from disarray.config import Config
+    from disarray.worker.process.settings import WorkerSettings
+    from disarray.worker.workplace import Workplace
+
+log = logging.getLogger("disarray.worker")
+
+
+def make_scheduler(place: Workplace, settings: WorkerSettings) -> Scheduler:
+    """The scheduler of a worker with these settings."""
+    return Scheduler(place, policy=replace(BATCH, lease_seconds=settings.lease_seconds))
+
+
+def make_services(
+    place: Workplace,
+    *,
+    scheduler: Scheduler,
+    settings: WorkerSettings,
+    stop: threading.Event,
+    api: Service | None = None,
+) -> dict[str, Service]:
+    """What a worker runs; the last is ended first, the REST server last of all: it reports on the others."""
+    rest: dict[str, Service] = {} if api is None else {"api": api}
+    services: dict[str, Service] = rest | {
+        "scheduler": ThreadService(
+            "scheduler",
+            scheduler.run,
+            ended=stop,
+            wake=scheduler.wake,
+            hurry=scheduler.hurry,
+            grace_seconds=settings.drain_seconds,
+        ),
+        "duties": ThreadService("duties", partial(perform_duties, place), ended=stop),
+    }
+    if (inbox := place.inbox) is not None:
+        drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
+        services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    return services
+
+
+def make_rest_server(config: Config, place: Workplace) -> RestServer:
+    """The REST server beside a worker."""
+    return RestServer(config, dsn=database_of(config), datasets=place.datasets)
+
+
+def make_watcher(
+    config: Config, place: Workplace, state: StateFile, *, on_queued: Callable[[], None]
+) -> Agent:
+    """An agent that watches the roots of a workplace and queues straight into its database."""
+    return Agent(
+        list(place.datasets.values()),
+        agent_settings(config),
+        state=state,
+        transport=DirectTransport(place.pool, instance_name=place.holder.instance_name, on_queued=on_queued),
+        clock_us=lambda: time.time_ns() // 1_000,
+    )
+
+
+def make_consumer(
+    config: Config, place: Workplace, *, broker_url: str, scheduler: Scheduler, stop: threading.Event
+) -> Service:
+    """The thread that takes announcements from the broker."""
+    from disarray.worker.process.intake import Intake
+
+    intake = Intake(
+        place,
+        broker_url=broker_url,
+        broker_prefix=config.text("broker.prefix"),
+        breaker=scheduler.breaker,
+        on_queued=scheduler.wake,
+    )
+    return ThreadService("consumer", intake.run, ended=stop)
+
+
+def log_start(place: Workplace, settings: WorkerSettings) -> None:
+    """A line that says who began to work on what."""
+    log.info(
+        "%s (life %d) serves %s with %d cores of %s",
+        settings.name,
+        place.holder.incarnation,
+        ", ".join(place.subject_patterns),
+        place.runner.cores,
+        settings.runner.value,
+    )

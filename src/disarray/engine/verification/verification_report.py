@@ -1,0 +1,52 @@
+"""What a verification compared, and what it found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disarray.engine.verification.comparison import Difference
+    from disarray.engine.verification.sources import Unproven
+
+
+@dataclass(frozen=True, slots=True)
+class NotCompared:
+    """Numbers of a subject that are known not to be final: `reason` says what has to happen first."""
+
+    dataset: str
+    subject_key: str
+    reason: str
+    stale_from_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SealedSegments:
+    """Segments of which only the numbers are kept: bases are checked on top of them, they themselves cannot be."""
+
+    dataset: str
+    subject_key: str
+    segments: int
+    readings: int
+
+
+@dataclass(slots=True)
+class VerificationReport:
+    """What was compared, what differs (the first of each kind), and what proves nothing."""
+
+    files: int = 0
+    readings: int = 0
+    segments: int = 0
+    bases: int = 0
+    rollup_parts: int = 0
+    differences: list[Difference] = field(default_factory=list)
+    unproven: list[Unproven] = field(default_factory=list)
+    not_compared: list[NotCompared] = field(default_factory=list)
+    sealed: list[SealedSegments] = field(default_factory=list)
+
+    def is_identical(self, *, allow_vanished: bool = False) -> bool:
+        """Whether everything is stored as the files say; sources that are gone count only if that is allowed.
+
+        Sealed segments prove nothing either way: report `sealed` beside the answer.
+        """
+        return not (self.differences or self.not_compared or (self.unproven and not allow_vanished))
