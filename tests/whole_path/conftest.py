@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 import uuid
@@ -65,12 +66,21 @@ class System:
     def announce(self, number: int) -> None:
         """Run an agent over the inbox, and wait until the worker has done all that it found."""
         where = [] if self.broker is None else ["--broker", self.broker]
+        [(started,)] = self.plant.rows("select disarray.clock()::text")
         agent = Running("agent", "--once", *where, project=self.plant.inbox.parent, log=f"agent-{number}.log")
         try:
             assert agent.process.wait(timeout=240) == 0, agent.log
         finally:
             agent.kill()
         self.agent_logs.append(agent.log)
+        [sent] = re.findall(r"files, \d+ notifications, (\d+) sent", agent.log)
+        # Messages that the broker has are not yet in the queue: an empty queue alone says nothing.
+        eventually(
+            lambda: (
+                self.plant.rows(f"select count(*) from disarray.file_info where last_seen_at >= '{started}'")
+                == [(int(sent),)]
+            )
+        )
         expected = sum(len(journey.steps) > 0 and not journey.refused for journey in JOURNEYS) + len(
             {(journey.dataset, journey.subject) for journey in JOURNEYS}
         )
