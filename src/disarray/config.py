@@ -35,8 +35,8 @@ _SECRET_NAME = re.compile(
 )
 
 
-# A table of the file that is no setting, and one that holds whatever Spark knows.
-DATASET_TABLE = "dataset"
+# Tables of the file that are no settings and are read where they are used, and one that holds whatever Spark knows.
+DECLARED_TABLES = ("dataset", "source", "destination", "view", "hook")
 SPARK_TABLE = "spark"
 
 
@@ -230,7 +230,8 @@ def _read_file(file: Path) -> tuple[dict[str, str], dict[str, str]]:
         return {}, {}
     problems = Problems(str(file))
     root = Table(content, path="", kind="file", problems=problems)
-    root.optional(DATASET_TABLE, lambda value: value, None)  # formats.loader reads these
+    for name in DECLARED_TABLES:
+        root.optional(name, lambda value: value, None)
     written: dict[str, str] = {}
     for section, options in groupby(OPTIONS, key=lambda option: option.section):
         table = root.table(section, section)
