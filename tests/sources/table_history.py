@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-import random
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 
 from disarray.formats.loader import load_datasets, load_sources
 from disarray.sources.table_extract import extract
 from disarray.sources.table_session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    import random
     from pathlib import Path
 
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.table_source import TableSource
+    from disarray.sources.table_session import TableSession
 
 READER = "plain_reader"
 DESCRIPTION = """
@@ -80,7 +82,7 @@ def make_table(dsn: str, *, cache: int = 1) -> None:
 
 def reader_url(dsn: str) -> str:
     """The same database as a login that may only read the table."""
-    return dsn.replace("//postgres@", f"//{READER}@", 1)
+    return make_conninfo(dsn, user=READER)
 
 
 def described(folder: Path, watermark: str, **more: object) -> tuple[TableSource, Dataset]:
@@ -106,19 +108,29 @@ class Reader:
     layout: dict[str, Any] | None = None
     notices: list[str] = field(default_factory=list)
     taken: list[tuple[int, float]] = field(default_factory=list)
+    _session: TableSession | None = None
+    _stack: ExitStack = field(default_factory=ExitStack)
+
+    def close(self) -> None:
+        """End its session."""
+        self._stack.close()
+        self._session = None
 
     def extract(self) -> bool:
         """One extract; whether it came to the end."""
         source = self.source
-        with open_session(source.url, source_name=source.name, timeout_us=source.timeout_us) as session:
-            found = extract(
-                session,
-                source,
-                self.dataset,
-                watermark=self.watermark,
-                layout=self.layout,
-                notices=self.notices,
+        if self._session is None:
+            self._session = self._stack.enter_context(
+                open_session(source.url, source_name=source.name, timeout_us=source.timeout_us)
             )
+        found = extract(
+            self._session,
+            source,
+            self.dataset,
+            watermark=self.watermark,
+            layout=self.layout,
+            notices=self.notices,
+        )
         rows = [row for part in found.parts.values() for row in part.to_pylist()]
         assert found.counts.taken == len(rows) <= source.limit
         self.taken += [(row["id"], row["watts"]) for row in rows]
@@ -232,9 +244,3 @@ class Writers:
 def table_rows(connection: psycopg.Connection[Any]) -> dict[int, float]:
     """What the table says in the end."""
     return dict(connection.execute("select id, watts from public.readings").fetchall())
-
-
-def seeds(count: int) -> Iterator[random.Random]:
-    """Chances, each from its own number."""
-    for number in range(count):
-        yield random.Random(number)

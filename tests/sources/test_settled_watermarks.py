@@ -79,6 +79,7 @@ def test_what_was_delivered_is_the_table_and_no_version_came_twice(
         reader.extract()
         assert reader.watermark["settled"] is not None, "nothing was open, and it did not settle"
     writers.close()
+    reader.close()
 
 
 def test_the_usual_way_loses_rows_of_the_same_histories(
@@ -96,5 +97,6 @@ def test_the_usual_way_loses_rows_of_the_same_histories(
             pass
         assert reader.current() | truth == reader.current()
         writers.close()
+        reader.close()
     assert lost["0"] > 0
     assert lost["20 ms"] > 0

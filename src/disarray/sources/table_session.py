@@ -100,19 +100,20 @@ def open_session(url: SourceUrl, *, source_name: str, timeout_us: int) -> Iterat
     session = TableSession(source_name, server, connection)
     try:
         if server is Server.POSTGRESQL:
-            for setting in (
+            settings = {
                 # Statements here have many parts and are short: compiling one takes longer than it runs.
-                "jit = off",
-                f"statement_timeout = {timeout_us // 1_000}",
-                f"lock_timeout = {timeout_us // 1_000}",
-                f"idle_in_transaction_session_timeout = {timeout_us // 1_000}",
-                "default_transaction_read_only = on",
+                "jit": "off",
+                "statement_timeout": str(timeout_us // 1_000),
+                "lock_timeout": str(timeout_us // 1_000),
+                "idle_in_transaction_session_timeout": str(timeout_us // 1_000),
+                "default_transaction_read_only": "on",
                 # Positions are written as text and read again: these decide what the text means.
-                "timezone = 'UTC'",
-                "datestyle = 'ISO, YMD'",
-                "standard_conforming_strings = on",
-            ):
-                session.run(f"set {setting}")
+                "timezone": "UTC",
+                "datestyle": "ISO, YMD",
+                "standard_conforming_strings": "on",
+            }
+            calls = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings.items())
+            session.rows(f"select {calls}")
         yield session
     finally:
         connection.close()
