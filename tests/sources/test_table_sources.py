@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from dataclasses import replace
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -23,6 +24,8 @@ from disarray.errors import (
 from disarray.model.breaker import Breaker
 from disarray.model.description.table_source import SourceUrl, UrlOrigin
 from disarray.sources.buffered_extract import before
+from disarray.sources.table_session import open_session
+from disarray.sources.table_trial import Choices, try_table
 from disarray.worker.process.pulling import SourcePuller, pull_all
 from tests.processes import eventually
 from tests.sources.table_history import READER, Reader, described, make_table, reader_url
@@ -177,6 +180,45 @@ def test_many_rows_with_one_stamp_neither_loop_nor_are_skipped(
             extracts += 1
             assert extracts < 12
         assert sorted(key for key, _ in taking.taken) == list(range(1, 1001))
+
+
+def test_a_numeric_key_is_read_in_the_order_of_its_numbers_and_by_its_index(
+    plant: TablePlant, admin: psycopg.Connection[Any], reader: Callable[..., Reader]
+) -> None:
+    admin.execute(
+        """
+        alter table public.readings alter id type numeric;
+        insert into public.readings (id, tool, at, watts, updated_at)
+        select n, 'TOOL07', '2026-03-02', n, '2026-03-02' from generate_series(1, 1000) as n;
+        """
+    )
+    for watermark in ("timestamp", "snapshot"):
+        taking = reader(watermark, limit=130)
+        while not taking.extract():
+            pass
+        assert sorted(int(key) for key, _ in taking.taken) == list(range(1, 1001))
+    with open_session(taking.source.url, source_name="historian", timeout_us=60_000_000) as session:
+        trial = try_table(
+            session,
+            taking.source.url,
+            "public.readings",
+            Choices(name="historian"),
+            landing=PurePath("landing"),
+        )
+    assert any("Index Scan using readings_updated_at_id_idx" in line for line in trial.plan)
+    assert len(trial.rows) == 10
+    assert trial.warnings == []
+    assert 'watermark = "timestamp"' in trial.blocks
+
+
+def test_a_table_without_an_index_is_warned_of(plant: TablePlant, admin: psycopg.Connection[Any]) -> None:
+    admin.execute("drop index public.readings_updated_at_id_idx")
+    url = plant.place.sources[0].url
+    with open_session(url, source_name="historian", timeout_us=60_000_000) as session:
+        trial = try_table(
+            session, url, "public.readings", Choices(name="historian"), landing=PurePath("landing")
+        )
+    assert "An index on (updated_at, id) helps" in trial.warnings[0]
 
 
 def test_an_extract_that_hit_its_limit_leaves_the_rest_under_the_older_snapshot(

@@ -67,8 +67,13 @@ class PagedTable:
             *([condition] if condition else []),
         ]
         where = f" where {' and '.join(conditions)}" if conditions else ""
-        order = ", ".join(column.quoted for column in self.order)
-        return f"select {', '.join(selected)} from {relation_of(self.source)}{where} order by {order} limit {rows}"  # noqa: S608
+        # By the columns of the table: bare names would be those of what is selected, which are sorted as other types
+        # (numbers as text) and by no index.
+        order = ", ".join(f"extracted.{column.quoted}" for column in self.order)
+        relation = relation_of(self.source)
+        if self.source.table is not None:
+            relation = f"{relation} as extracted"
+        return f"select {', '.join(selected)} from {relation}{where} order by {order} limit {rows}"  # noqa: S608
 
     def pages(
         self, after: Position | None, up_to: Position | None, *, condition: str = ""

@@ -58,6 +58,13 @@ class TableSession:
             table: pa.Table = cursor.fetch_arrow_table()
             return table
 
+    def explain(self, statement: str) -> list[str]:
+        """How PostgreSQL would run a statement."""
+        with source_errors(self.source_name), self.connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
+            cursor.execute(f"explain (costs off) {statement}")
+            return [str(line) for line in cursor.fetch_arrow_table().column(0).to_pylist()]
+
     def run(self, statement: str) -> None:
         """A statement without an answer."""
         with source_errors(self.source_name), self.connection.cursor() as cursor:
