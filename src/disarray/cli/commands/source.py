@@ -9,7 +9,7 @@ import typer
 from disarray.cli.support.options import BY_HAND, AsJson, By, DryRun, Reason
 from disarray.cli.support.printing import Columns, print_decision, print_json, print_list
 from disarray.cli.support.project import configuration, control_session, decision, extra_installed
-from disarray.cli.support.rendering import use_zone
+from disarray.cli.support.rendering import counted, use_zone
 from disarray.cli.support.signals import stop_on_signals
 from disarray.errors import ConfigError
 
@@ -38,7 +38,7 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
         "source": "pipeline_name",
         "table": "table_name",
         "rows": "rows_taken",
-        "up to": "cursor_to",
+        "up to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to),
         "last rows": "last_delivered_at",
         "due": lambda each: "paused" if each.paused_at else each.next_pull_at,
         "error": "last_error",
@@ -65,10 +65,11 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
             f"Source {name} was never read. A worker reads it, or run: disarray source run {name} --once"
         )
         return
-    settled = _shown_settled(known.settled[0]) if known.settled else "nothing yet"
+    settled = _shown_cursor(known.settled[0]) if known.settled else "nothing yet"
     typer.echo(
-        f"{name} reads {source.table_name} by watermark = '{source.watermark}': {known.rows_taken:,} rows in "
-        f"{known.batches:,} batches, {known.rows_duplicate:,} had come before, {known.rows_rejected:,} rejected."
+        f"{name} reads {source.table_name} by watermark = '{source.watermark}': "
+        f"{counted(known.rows_taken, 'row')} delivered, "
+        f"{known.rows_duplicate:,} had come before, {known.rows_rejected:,} rejected."
     )
     typer.echo(f"Settled up to: {settled}. Transactions waited for: {known.open_transactions:,}.")
     for notice in known.notices:
@@ -81,8 +82,8 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
         "batch": lambda each: str(each.batch_no),
         "rows": "rows_taken",
         "files": "files",
-        "from": "cursor_from",
-        "to": "cursor_to",
+        "from": lambda each: each.cursor_from and _shown_cursor(each.cursor_from),
+        "to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to),
         "delivered": "delivered_at",
     }
     print_list(batches, columns, as_json=False, otherwise="Nothing was delivered yet.")
@@ -292,7 +293,7 @@ def _described(context: typer.Context, name: str) -> TableSource:
     return find_source(configured_sources(config, configured_datasets(config)), name)
 
 
-def _shown_settled(value: str) -> str:
+def _shown_cursor(value: str) -> str:
     """A time to the second, a number as it is."""
     from datetime import UTC, datetime
 

@@ -83,7 +83,7 @@ def pull_all(puller: TablePuller, stop: threading.Event) -> tuple[int, dict[str,
 def sentence_of(pulled: PulledBatch) -> str:
     """One batch in a line."""
     counts = pulled.counts
-    parts = [f"{counts.taken:,} rows of {pulled.source} delivered"]
+    parts = [f"{counts.taken:,} row{'' if counts.taken == 1 else 's'} of {pulled.source} delivered"]
     if counts.duplicate:
         parts.append(f"{counts.duplicate:,} had come before")
     if counts.rejected:
