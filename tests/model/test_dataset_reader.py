@@ -165,7 +165,7 @@ def test_the_least_dataset_has_careful_defaults(specs: Specs) -> None:
         ("files", [], "dataset[0].files: expected a list of at least 1, found an empty list"),
         ("name", "My Data", "dataset[0].name: expected a name of a–z"),
         ("subject", {"path": "x(.*)"}, "expected a regular expression with the group (?P<subject>…), found"),
-        ("subject", {}, "subject: expected one of path, file_name, preamble, constant, delivery, found nothing"),
+        ("subject", {}, "expected one of path, file_name, preamble, constant, delivery, column, found nothing"),
         ("subject", {"preamble": "seriel"}, "there is no preamble field 'seriel'; did you mean 'serial'?"),
         ("subject", {"path": "(?P<subject>x)", "constant": "A"}, "found path, constant"),
         ("metrics.charge.kind", "integrall", "dataset[0].metrics.charge.kind: expected one of sum"),
