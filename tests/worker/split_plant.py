@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from disarray.store.audit.audit import AuditSettings, Outcome, audit
 from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
@@ -54,3 +55,16 @@ def write_apart(plant: Plant, name: str, lines: Sequence[Line]) -> list[Path]:
         plant.write(f"{tool}/{name}", HEADER + text_of(line for line in lines if line[0] == tool))
         for tool in sorted({tool for tool, *_ in lines})
     ]
+
+
+def assert_sound(plant: Plant) -> None:
+    """Nothing waits, no line is lost, every rule of an audit holds."""
+    assert plant.rows("select count(*) from disarray.part_delivery") == [(0,)]
+    with plant.pool.connection() as connection:
+        verdicts = audit(
+            connection,
+            plant.place.lake,
+            AuditSettings(is_deep=True, datasets=list(plant.datasets.values())),
+        )
+    broken = [each.findings for each in verdicts if each.outcome is Outcome.BROKEN]
+    assert broken == [], broken

@@ -12,9 +12,17 @@ from disarray.control import blacklist, files, instances, quarantine
 from disarray.errors import ControlError
 from disarray.model.file_parts import part_uri
 from disarray.model.uris import file_uri
-from disarray.store.audit.audit import AuditSettings, Outcome, audit
 from tests.plant import Plant
-from tests.worker.split_plant import APART, HEADER, SPLIT, mixed, text_of, write_apart, write_lines
+from tests.worker.split_plant import (
+    APART,
+    HEADER,
+    SPLIT,
+    assert_sound,
+    mixed,
+    text_of,
+    write_apart,
+    write_lines,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,18 +61,6 @@ def lines_of(plant: Plant, uri: str) -> dict[str, int]:
     [(lines,)] = plant.rows(f"select metadata -> 'lines' from disarray.file_info where source_uri = '{uri}'")
     assert isinstance(lines, dict)
     return lines
-
-
-def assert_sound(plant: Plant) -> None:
-    """Nothing waits, no line is lost, every rule of an audit holds."""
-    assert plant.rows("select count(*) from disarray.part_delivery") == [(0,)]
-    with plant.pool.connection() as connection:
-        verdicts = audit(
-            connection,
-            plant.place.lake,
-            AuditSettings(is_deep=True, datasets=list(plant.datasets.values())),
-        )
-    assert [each.findings for each in verdicts if each.outcome is Outcome.BROKEN] == []
 
 
 def test_a_part_counts_like_a_file_of_its_own(plant: Plant, apart: Plant) -> None:

@@ -340,6 +340,7 @@ def _part_document(part: PartDelivery) -> Row:
         "seam_position": part.seam_position,
         "change": part.change,
         "replacement": part.replacement,
+        "content_hash": part.fingerprint.content_hash,
         "parse_version": part.fingerprint.parse_version,
         "generation": part.fingerprint.generation,
         "fragments": list(part.fragments),

@@ -36,11 +36,12 @@ begin
         order by split.part_uri
         on conflict (part_uri) do nothing;
         insert into disarray.part_delivery (
-            part_uri, run_id, parse_version, generation, seam_position, change, replacement, reason, fragments, paths, fingerprint, delivered_at
+            part_uri, run_id, content_hash, parse_version, generation, seam_position, change, replacement, reason, fragments, paths, fingerprint, delivered_at
         )
         select
             split.part_uri,
             p_run_id,
+            split.content_hash,
             split.parse_version,
             split.generation,
             split.seam_position,
@@ -55,7 +56,7 @@ begin
             decode(split.fingerprint, 'base64'),
             p_now
         from json_to_recordset(p_changes -> 'parts') as split (
-            part_uri text, parent_uri text, parse_version text, generation integer, seam_position bigint, change text, replacement text,
+            part_uri text, parent_uri text, content_hash text, parse_version text, generation integer, seam_position bigint, change text, replacement text,
             fragments jsonb, fingerprint text
         )
         -- Who may ask for what was decided when it was asked about the file: its parts are read for the same reasons.
@@ -157,15 +158,48 @@ begin
     ) as batch
     cross join lateral disarray.enqueue_requests(batch.uris, batch.subjects, batch.reasons, p_instance_name, batch.metadata)
     where batch.uris is not null;
+    -- Not with the request: the same bytes may be delivered once more, with their last line or under another definition.
+    update disarray.ingest_queue as item
+    set content_hash = first.content_hash
+    from (
+        select distinct on (waiting.part_uri)
+            waiting.part_uri,
+            waiting.content_hash
+        from disarray.part_delivery as waiting
+        where waiting.part_uri = any(p_part_uris)
+        order by
+            waiting.part_uri,
+            waiting.delivery_no
+    ) as first
+    where
+        item.source_uri = first.part_uri
+        and item.status = 'available';
     -- A part is as old as its file: where files disagree and the one that came first or last wins, so do their parts.
     update disarray.file_info as file
-    set arrival = parent.arrival
+    set
+        arrival = parent.arrival,
+        announced_hash = coalesce(
+            (
+                select waiting.content_hash
+                from disarray.part_delivery as waiting
+                where waiting.part_uri = file.source_uri
+                order by waiting.delivery_no desc
+                limit 1
+            ),
+            -- Nothing is on its way: what is read now is the newest there is.
+            (
+                select item.content_hash
+                from disarray.ingest_queue as item
+                where
+                    item.source_uri = file.source_uri
+                    and item.status = 'claimed'
+            )
+        )
     from disarray.file_part as part
     inner join disarray.file_info as parent on part.parent_uri = parent.source_uri
     where
         file.source_uri = any(p_part_uris)
-        and part.part_uri = file.source_uri
-        and file.arrival is distinct from parent.arrival;
+        and part.part_uri = file.source_uri;
 end
 $$;
 comment on function disarray.queue_parts(text[], text) is 'Queue those of some parts for which something waits.';

@@ -18,6 +18,7 @@ create table disarray.part_delivery (
     delivery_no bigint generated always as identity primary key,
     part_uri text not null references disarray.file_part (part_uri),
     run_id uuid not null,
+    content_hash text not null,
     parse_version text not null,
     generation integer not null,
     seam_position bigint not null,
@@ -31,6 +32,7 @@ create table disarray.part_delivery (
 );
 comment on table disarray.part_delivery is
     'What a split found out about a part and its subject has not taken in yet. It leaves with the commit that takes it in.';
+comment on column disarray.part_delivery.content_hash is 'Of the version of the file that was split.';
 comment on column disarray.part_delivery.seam_position is 'What the part said from here on is replaced; in a new generation nothing is.';
 comment on column disarray.part_delivery.reason is 'Why the part is queued: follows from what was asked about its parent.';
 comment on column disarray.part_delivery.paths is 'Files of the lake that its fragments lie in: the vacuum passes over them.';
