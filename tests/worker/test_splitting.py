@@ -8,10 +8,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from disarray.control import blacklist, files, instances, quarantine
+from disarray.control import blacklist, files, instances, quarantine, verification
+from disarray.engine.runner import InProcessRunner
+from disarray.engine.verification.sources import gather_sources
 from disarray.errors import ControlError
 from disarray.model.file_parts import part_uri
 from disarray.model.uris import file_uri
+from disarray.store.audit.parts import find_wrong_parts
+from disarray.store.belonging import queue_moves
 from tests.plant import Plant
 from tests.worker.split_plant import (
     APART,
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from disarray.model.description.dataset import Dataset
     from tests.databases import Databases
 
 pytestmark = pytest.mark.postgres
@@ -308,3 +313,130 @@ def test_files_name_their_parts_and_parts_their_file(plant: Plant) -> None:
     assert listed[part(path, "TOOL02")] == str(path)
     assert listed[str(path)] is None
     assert file_uri(str(path)) in part(path, "TOOL01")
+
+
+def test_readings_of_a_part_that_are_too_late_wait_and_can_be_released(plant: Plant) -> None:
+    plant.redefine(SPLIT.replace("key = []", 'key = []\nhorizon = "5 h"'), is_on_purpose=True)
+    plant.ingest(write_lines(plant, "new.csv", mixed(range(600, 660, 5), tools=("TOOL01",))))
+    path = write_lines(plant, "old.csv", mixed(range(0, 30, 5), tools=("TOOL01", "TOOL02")))
+    plant.ingest(path)
+    with plant.pool.connection() as connection:
+        waiting = quarantine.list_quarantine(connection)
+        assert [(each.source_uri, each.subject_key) for each in waiting] == [(part(path, "TOOL01"), "TOOL01")]
+        quarantine.release_file(connection, part(path, "TOOL01"), reason="right", by="ann")
+    plant.drain()
+    counted = plant.rows("select subject_key, sum(readings)::int from disarray.segment group by 1 order by 1")
+    assert counted == [("TOOL01", 18), ("TOOL02", 6)]
+    assert_sound(plant)
+
+
+def test_asked_for_as_a_backfill_a_file_is_split_into_parts_that_skip_the_horizon(plant: Plant) -> None:
+    plant.redefine(SPLIT.replace("key = []", 'key = []\nhorizon = "5 h"'), is_on_purpose=True)
+    plant.ingest(write_lines(plant, "new.csv", mixed(range(600, 660, 5), tools=("TOOL01",))))
+    path = write_lines(plant, "old.csv", mixed(range(0, 30, 5), tools=("TOOL01",)))
+    with plant.pool.connection() as connection:
+        connection.execute(
+            "select * from disarray.enqueue_requests(%s, %s, '{backfill}', null, null)",
+            ([str(path)], ["tools/old.csv#tool"]),
+        )
+    plant.drain()
+    assert plant.rows("select sum(readings)::int from disarray.segment") == [(18,)]
+
+
+def test_a_late_file_about_several_subjects_restates_each_of_them(plant: Plant) -> None:
+    plant.ingest(write_lines(plant, "new.csv", mixed(range(600, 900, 5))))
+    path = write_lines(plant, "old.csv", mixed(range(0, 30, 5)))
+    plant.ingest(path)
+    causes = plant.rows("select distinct subject_key, source_uris from disarray.restatement order by 1")
+    assert causes == [(tool, [part(path, tool)]) for tool in ("TOOL01", "TOOL02", "TOOL03")]
+
+
+def test_a_file_that_is_about_one_subject_by_a_new_rule_takes_its_parts_back(
+    plant: Plant, apart: Plant
+) -> None:
+    lines = mixed(range(0, 60, 5), tools=("TOOL01", "TOOL02"))
+    path = write_lines(plant, "all.csv", lines)
+    plant.ingest(path)
+    plant.redefine(SPLIT.replace('{ column = "tool" }', '{ constant = "PLANT" }'), is_on_purpose=True)
+    with plant.pool.connection() as connection:
+        queue_moves(connection, plant.datasets.values())
+    plant.drain()
+    counted = plant.rows("select distinct subject_key from disarray.segment")
+    assert counted == [("PLANT",)]
+    plant.redefine(SPLIT, is_on_purpose=True)
+    with plant.pool.connection() as connection:
+        queue_moves(connection, plant.datasets.values())
+    plant.drain()
+    apart.ingest(*write_apart(apart, "all.csv", lines))
+    assert plant.derived() == apart.derived()
+    assert_sound(plant)
+
+
+def test_another_column_splits_the_file_anew(plant: Plant) -> None:
+    text = "time,tool,watts,good\n" + "".join(
+        f"2026-09-01T00:{minute:02d}:00Z,TOOL01,1.0,{minute % 2}\n" for minute in range(10)
+    )
+    path = plant.write("all.csv", text)
+    plant.ingest(path)
+    plant.redefine(SPLIT.replace('column = "tool"', 'column = "good"'), is_on_purpose=True)
+    with plant.pool.connection() as connection:
+        queue_moves(connection, plant.datasets.values())
+    plant.drain()
+    counted = plant.rows("select subject_key, sum(readings)::int from disarray.segment group by 1 order by 1")
+    assert counted == [("0", 5), ("1", 5)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "update disarray.file_part set subject_key = subject_key || 'x' where subject_key = 'TOOL02'",
+        "update disarray.file_part set parent_uri = parent_uri || 'x' where subject_key = 'TOOL02'",
+        "delete from disarray.file_part where subject_key = 'TOOL02'",
+    ],
+)
+def test_an_audit_finds_parts_that_do_not_add_up(plant: Plant, change: str) -> None:
+    plant.ingest(write_lines(plant, "all.csv", mixed(range(0, 30, 5))))
+    assert_sound(plant)
+    with plant.pool.connection() as connection:
+        connection.execute(change.encode())
+        assert [finding.rule for finding in find_wrong_parts(connection)] != []
+
+
+def test_verification_asks_each_line_of_the_file_whom_it_is_about(plant: Plant, tmp_path: Path) -> None:
+    path = write_lines(plant, "all.csv", mixed(range(0, 90, 5)))
+    plant.ingest(path)
+    [dataset] = plant.datasets.values()
+    assert compared(plant, dataset, tmp_path / "right") == {"TOOL01": True, "TOOL02": True, "TOOL03": True}
+    # The file says now that the last line of TOOL02 is about TOOL03, and nobody was told.
+    text = path.read_text()
+    at = text.rindex("TOOL02")
+    path.write_text(f"{text[:at]}TOOL03{text[at + 6 :]}")
+    with plant.pool.connection() as connection:
+        stored = verification.load_subject(connection, "TOOL02")
+    sources = gather_sources(
+        InProcessRunner(), dataset, [stored], lake=plant.place.lake, folder=tmp_path, now_us=2**60
+    )
+    assert [each.reason for each in sources.unproven] == ["the source changed since it was taken in"]
+
+
+def compared(plant: Plant, dataset: Dataset, folder: Path) -> dict[str, bool]:
+    """Whether the file says of each subject what the lake keeps of it."""
+    folder.mkdir()
+    found = {}
+    with plant.pool.connection() as connection:
+        subjects = [
+            verification.load_subject(connection, subject)
+            for subject in verification.list_verified_subjects(connection)
+        ]
+    for subject in subjects:
+        own = folder / str(len(found))
+        own.mkdir()
+        sources = gather_sources(
+            InProcessRunner(), dataset, [subject], lake=plant.place.lake, folder=own, now_us=2**60
+        )
+        assert not sources.unproven
+        if sources.files:
+            said = [pq.read_table(file).sort_by("_position") for file in sources.source_files]
+            kept = [pq.read_table(file).sort_by("_position") for file in sources.lake_files]
+            found[subject.subject_key] = said == kept and said[0].num_rows > 0
+    return found

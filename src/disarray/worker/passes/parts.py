@@ -130,6 +130,26 @@ def split_files(connection: Connection, work: Sequence[Work], lake: Lake) -> lis
     return found
 
 
+def split_work(work: Work) -> list[Work]:
+    """The work on a file as its parts will do it, one after the other; on a file about one subject, itself."""
+    dataset, outcome = work.assignment.dataset, work.outcome
+    if not work.is_read or outcome is None or outcome.parts is None or dataset is None:
+        return [work]
+    assert dataset.subject_column is not None
+    parts = []
+    for part in outcome.parts:
+        uri = part_uri(work.item.file_uri, column=dataset.subject_column, subject_key=part.subject_key)
+        item = replace(work.item, source_uri=uri, subject_key=part.subject_key)
+        parts.append(
+            replace(
+                work,
+                assignment=replace(work.assignment, item=item, subject=part.subject_key),
+                outcome=part_outcome(outcome, part),
+            )
+        )
+    return parts
+
+
 def superseded_deliveries(
     waiting: Mapping[str, Sequence[PartDelivery]], taken: Mapping[str, PartDelivery], work: Sequence[Work]
 ) -> list[PartDelivery]:
