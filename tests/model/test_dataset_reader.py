@@ -217,7 +217,10 @@ def test_a_fault_names_file_key_expectation_and_near_miss(
         ("files", "dataset[0].files: expected"),
         ("roots", "dataset[0].roots: expected"),
         ("format", "dataset[0].format: expected the name of a format, or a table"),
-        ("subject", "dataset[0].subject: expected one of path, file_name, preamble, constant, delivery, found nothing"),
+        (
+            "subject",
+            "dataset[0].subject: expected one of path, file_name, preamble, constant, delivery, column, found nothing",
+        ),
         ("zone", "dataset[0].zone: expected a time zone such as Europe/Berlin, found nothing"),
         ("metrics.charge.max_gap", "an integral must not bridge gaps"),
         ("metrics.cycles.input", "a metric of kind sum needs one"),

@@ -422,7 +422,7 @@ def test_verification_asks_each_line_of_the_file_whom_it_is_about(plant: Plant, 
 def compared(plant: Plant, dataset: Dataset, folder: Path) -> dict[str, bool]:
     """Whether the file says of each subject what the lake keeps of it."""
     folder.mkdir()
-    found = {}
+    found: dict[str, bool] = {}
     with plant.pool.connection() as connection:
         subjects = [
             verification.load_subject(connection, subject)
