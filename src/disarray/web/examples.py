@@ -128,7 +128,7 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "parts": [],
     },
     "Health": {"version": __version__},
-    "InstanceTold": {"state": "paused"},
+    "InstanceStanding": {"state": "paused"},
     "MetricDefinition": {"kind": "integral"},
     "Misfit": {"pointer": None, "parameter": "limit"},
     "ProblemDocument": {
