@@ -114,7 +114,7 @@ _IN_TYPE: dict[str, dict[str, object]] = {
     },
     "EventRejected": {"index": 2, "reason": "it has no stroke, which tells events apart"},
     "EventsRecorded": {"seen": 3, "new": 1, "duplicate": 1},
-    "File": {"status": "processed", "retry_count": 0},
+    "File": {"status": "processed", "retry_count": 0, "parent_uri": None},
     "FileStory": {
         "status": "processed",
         "retry_count": 0,
@@ -124,6 +124,8 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "conflicts": {"won": 0, "lost": 0},
         "blacklist": None,
         "delivery": None,
+        "parent_uri": None,
+        "parts": [],
     },
     "Health": {"version": __version__},
     "InstanceStanding": {"state": "paused"},
