@@ -147,7 +147,7 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "dead": 0,
         "last_reason": None,
     },
-    "InstanceTold": {"state": "paused"},
+    "InstanceStanding": {"state": "paused"},
     "MetricDefinition": {"kind": "integral"},
     "Misfit": {"pointer": None, "parameter": "limit"},
     "ProblemDocument": {
