@@ -27,6 +27,8 @@ from tests.sinks.hook_plant import HookPlant, report, webhook
 from tests.sinks.receivers import answer, drip, flood, hang, http_receiver, mail_receiver
 
 if TYPE_CHECKING:
+    from http.server import BaseHTTPRequestHandler
+
     from tests.sinks.receivers import Receiver
 
 Make = Callable[[str], HookPlant]
@@ -186,7 +188,20 @@ def test_who_lost_its_claim_cannot_settle_it(make_plant: Make, receiver: Receive
     assert held is not None
     assert plant.send() == [], "it is held"
     plant.advance(2)
+    seen: list[str] = []
+
+    def settle_late(handler: BaseHTTPRequestHandler) -> None:
+        """While the second sender has its message under way, the first wakes up."""
+        with plant.pool.connection() as connection, pytest.raises(LeaseLostError):
+            side_effects.settle_side_effect(
+                connection, held, EffectOutcome(reason="late"), retry_seconds=0, max_attempts=4
+            )
+        seen.extend(plant.states())
+        answer(200)(handler)
+
+    receiver.behave = settle_late
     [sent] = plant.send()
+    assert seen == ["sending"]
     assert sent.effect.attempts == 2
     assert plant.states() == ["done"]
     with plant.pool.connection() as connection, pytest.raises(LeaseLostError):

@@ -144,6 +144,15 @@ def test_what_is_parked_is_told_once_for_each_file(make_plant: Make) -> None:
     # It grows: that it waits is known.
     plant.ingest(plant.write("TOOL07/old.csv", old + "2026-09-01T13:00:00Z,1,1\n"))
     assert len(plant.effects()) == 1
+    # It is rewritten, and all that waited of it goes and comes anew.
+    plant.ingest(plant.write("TOOL07/old.csv", old.replace(",1,1", ",2,1") + "2026-09-01T14:00:00Z,1,1\n"))
+    assert plant.rows(
+        """
+        select count(*) from disarray.fragment
+        where state = 'parked' and run_id = (select run_id from disarray.run order by committed_at desc limit 1)
+        """
+    ) == [(2,)]
+    assert len(plant.effects()) == 1
     # A version that says less.
     plant.ingest(plant.write("TOOL07/first.csv", csv({0: 1.0})))
     assert [each.details["part"] for each in plant.effects()] == ["readings", "version"]
