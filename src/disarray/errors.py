@@ -448,5 +448,9 @@ class KeyReusedError(ControlError):
     """An Idempotency-Key was used for another request; this one did nothing."""
 
 
+class AddressRefusedError(DisarrayError):
+    """A hook would have to connect to where the configuration does not allow it. Nothing was sent."""
+
+
 class PortUnavailableError(DisarrayError):
     """The REST server cannot listen where it was told to. Nothing else was affected."""

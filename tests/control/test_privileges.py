@@ -298,6 +298,31 @@ return_raw_events             -      -         -       -         -
 lock_raw_events               -      -         -       -         -
 lock_dead_events              -      -         -       -         -
 note_event_decision           -      -         -       -         -
+register_hooks                -      -         yes     -         -
+note_conditions               -      -         yes     -         -
+claim_side_effect             -      -         yes     -         -
+settle_side_effect            -      -         yes     -         -
+release_side_effect           -      -         yes     -         -
+forget_side_effects           -      -         yes     -         -
+note_side_effects             -      -         yes     yes       -
+resend_side_effects           -      -         -       yes       -
+list_hooks                    -      -         yes     yes       yes
+list_side_effects             -      -         yes     yes       yes
+count_side_effects            -      -         yes     yes       yes
+has_hook                      -      -         -       -         -
+hooks_of                      -      -         -       -         -
+put_side_effect               -      -         -       -         -
+is_larger                     -      -         -       -         -
+span_document                 -      -         -       -         -
+counted                       -      -         -       -         -
+parked_uris                   -      -         -       -         -
+return_side_effects           -      -         -       -         -
+note_restatement_effects      -      -         -       -         -
+note_quarantine_effects       -      -         -       -         -
+note_dead_letter_effects      -      -         -       -         -
+note_dead_event_effects       -      -         -       -         -
+note_silence                  -      -         -       -         -
+note_staleness                -      -         -       -         -
 """
 
 
