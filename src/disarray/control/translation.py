@@ -29,6 +29,7 @@ from disarray.errors import (
     StalePlanError,
     SupersededDefinitionError,
     TimeLimitError,
+    UnknownBackfillError,
     UnknownFileError,
     UnknownInstanceError,
     UnknownTokenError,
@@ -55,6 +56,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA022": KeyReusedError,
     "DA030": SegmentSealedError,
     "DA031": SegmentDiffersError,
+    "DA040": UnknownBackfillError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03"})

@@ -2,6 +2,7 @@
 
 from disarray.web import pages
 from disarray.web.api import (
+    backfills,
     conflicts,
     dead_letters,
     definitions,
@@ -36,6 +37,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *rollups.ROUTES,
     *figures.ROUTES,
     *runs.ROUTES,
+    *backfills.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

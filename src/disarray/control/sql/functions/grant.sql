@@ -80,7 +80,19 @@ grant execute on function
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
-    disarray.forget_raw_events
+    disarray.forget_raw_events,
+    disarray.lock_backfill_scan,
+    disarray.add_backfill_chunk,
+    disarray.claim_backfill_chunk,
+    disarray.assert_backfill_chunk_held,
+    disarray.complete_backfill_chunk,
+    disarray.fail_backfill_chunk,
+    disarray.stop_backfill,
+    disarray.note_backfill_hold,
+    disarray.claim_backfill_verification,
+    disarray.renew_backfill_verification,
+    disarray.record_backfill_verdict,
+    disarray.list_active_backfills
 to disarray_worker;
 
 grant execute on function
@@ -106,7 +118,10 @@ grant execute on function
     disarray.revoke_token,
     disarray.begin_request,
     disarray.keep_answer,
-    disarray.decide_source
+    disarray.decide_source,
+    disarray.start_backfill,
+    disarray.decide_backfill,
+    disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
@@ -152,6 +167,9 @@ grant execute on function
     disarray.list_dead_letters,
     disarray.list_raw_events,
     disarray.count_raw_events,
+    disarray.list_backfills,
+    disarray.list_backfill_chunks,
+    disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
