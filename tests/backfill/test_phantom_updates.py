@@ -180,6 +180,7 @@ def test_a_change_of_somebody_else_is_never_lost(
     assert shop.rows("select distinct touched from shop.orders") == [(1,)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("update", [EXPRESSIONS, FUNCTION], ids=["expressions", "function"])
 @pytest.mark.parametrize("order", ORDERS, ids=lambda order: "-".join(step for _, step in order))
 def test_a_row_that_somebody_else_deletes_stays_deleted(
