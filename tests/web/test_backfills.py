@@ -34,7 +34,7 @@ def test_jobs_are_listed_in_pages_and_shown_with_what_holds_them_back(plant: Pla
                 by="ada",
             )
         backfills.note_backfill_hold(connection, 2, "max_queue_age", "the oldest live item waits")
-    newest = ada.get("backfills", limit=1)
+    newest = ada.get("backfills", limit="1")
     assert [job["name"] for job in newest["backfills"]] == ["second"]
     assert [job["name"] for job in ada.get("backfills", after=newest["next"])["backfills"]] == ["first"]
     job = ada.get("backfills/2")
