@@ -30,6 +30,7 @@ from disarray.control import (
     events,
     explanations,
     figures,
+    file_parts,
     files,
     hooks,
     housekeeping,
@@ -114,7 +115,7 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     migrations.check_schema(session)
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
     called |= everything_about_the_api(session) | everything_about_the_inbox(session)
-    called |= everything_about_hooks(session)
+    called |= everything_about_hooks(session) | everything_about_parts(session)
     called |= everything_about_backfills(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
@@ -401,6 +402,16 @@ def everything_about_hooks(session: Connection) -> set[str]:
         "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
         "list_hooks",
     }  # fmt: skip
+
+
+def everything_about_parts(session: Connection) -> set[str]:
+    """Questions about files that were split; there are none here, and whoever is trapped finds out all the same."""
+    uri = "file:///several"
+    assert file_parts.load_file_parts(session, [uri]) == {}
+    assert file_parts.load_part_deliveries(session, [(uri, "T")]) == {}
+    assert file_parts.load_part_parents(session, [uri]) == {}
+    assert list(file_parts.list_split_files(session)) == []
+    return {"load_file_parts", "load_part_deliveries", "load_part_parents", "list_split_files"}
 
 
 def everything_about_backfills(session: Connection) -> set[str]:
