@@ -50,7 +50,7 @@ def _encode(rows: pa.Table) -> bytes:
     for name in rows.column_names:
         column = rows.column(name).chunk(0)
         if pa.types.is_string(column.type):
-            _refuse_nul(column, name)
+            refuse_nul(column, name)
             pieces += [_fixed(fixed, count), _sized_text(column)] if fixed else [_sized_text(column)]
             fixed = []
             continue
@@ -99,7 +99,8 @@ def _sized_text(column: pa.Array[Any]) -> pa.Array[Any]:
     return pc.binary_join_element_wise(sizes, column.cast(pa.binary()).fill_null(b""), b"")
 
 
-def _refuse_nul(column: pa.Array[Any], name: str) -> None:
+def refuse_nul(column: pa.Array[Any], name: str) -> None:
+    """Refuse a text that no column of PostgreSQL can hold."""
     data = column.buffers()[2]
     if data is None or np.frombuffer(data, dtype=np.uint8).all():
         return

@@ -1,6 +1,7 @@
 """Rows on their way from a scan into the database: staged by a task, streamed by the commit.
 
-Two kinds share a file: rows of a table of readings, as binary COPY takes them, and summaries with rollup parts as JSON
+Two kinds share a file: rows of a table of readings, as binary COPY takes them (or, where it has dimensions, as
+`staged_facts` has them), and summaries with rollup parts as JSON
 documents, one a line. A task prepares both; the driver holds where they lie, and never more than a piece of them.
 """
 
@@ -15,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from disarray.errors import FragmentWriteError
 from disarray.kernels.binary_copy import encode_rows
 from disarray.kernels.scanning.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
+from disarray.store.staged_facts import stage_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -100,7 +102,11 @@ class StagingFile:
             known = count_rows_alike(
                 rows, uris, merged.sources, stored_rows=wanted.stored_rows, stored_digest=wanted.stored_digest
             )
-        offset, length = self._write(encode_rows(rows.slice(known)))
+        lacking = rows.slice(known)
+        if wanted.table.dimensions and lacking.num_rows:
+            offset, length = self._write([stage_facts(lacking, wanted.table)])
+        else:
+            offset, length = self._write(encode_rows(lacking))
         return StagedRows(
             digest=digest,
             kept=known,

@@ -10,7 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disarray.control import audit as control_audit
-from disarray.control import audit_catalog, audit_intake, audit_ledger, moving_files, verification
+from disarray.control import (
+    audit_catalog,
+    audit_intake,
+    audit_ledger,
+    dimensions,
+    moving_files,
+    verification,
+)
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.store.audit.bases import RULE as BASES
@@ -22,6 +29,7 @@ from disarray.store.audit.lake_files import (
     find_orphans,
 )
 from disarray.store.audit.rules import RULES
+from disarray.store.audit.tables import find_changed_rows
 from disarray.store.belonging import belonging_files, matching_rules
 
 if TYPE_CHECKING:
@@ -84,6 +92,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *control_audit.audit_files(connection, since=settings.since, limit=limit),
             *audit_catalog.audit_readings(connection, limit=limit),
             *audit_catalog.audit_commits(connection, limit=limit),
+            *dimensions.audit_dimensions(connection, limit=limit),
             *control_audit.audit_leases(
                 connection, since=settings.since, patience=settings.patience, limit=limit
             ),
@@ -104,6 +113,8 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
     if settings.is_deep:
         found += islice(find_changed_files(lake, live), limit)
         found += islice(find_misread_segments(connection, lake), limit)
+        found += dimensions.audit_numbers(connection, limit=limit)
+        found += islice(find_changed_rows(connection), limit)
     return list(_verdicts(found, notes, is_deep=settings.is_deep))
 
 

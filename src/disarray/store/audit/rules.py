@@ -40,6 +40,11 @@ _REPORT = "This is a fault of disarray: keep the database as it is, and report i
 _LEDGER = "Values are as disarray value tells them: do not add these entries up. " + _REPORT
 _FOLLOW = "Have followers of these subjects load everything once more. " + _REPORT
 
+_DIMENSIONS = (
+    "Restore the values from a backup; or remove dimension = true from the column and start a worker: its rows are "
+    "made anew from the lake"
+)
+
 RULES = (
     Rule(
         "pending_files_are_queued",
@@ -106,6 +111,12 @@ RULES = (
         Guarantee.NO_DOUBLE_EFFECT,
         "Numbers are left of segments that no longer exist.",
         _VERIFY,
+    ),
+    Rule(
+        "dimension_values_are_as_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Readings in tables name these values, and they no longer say what was written.",
+        _DIMENSIONS,
     ),
     Rule(
         "bases_follow_from_summaries",
@@ -333,6 +344,20 @@ RULES = (
         Guarantee.NO_DOUBLE_EFFECT,
         "Bytes of the lake changed since they were written.",
         _RESTORE,
+        is_deep=True,
+    ),
+    Rule(
+        "rows_name_values_that_exist",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Rows of these tables name dimension values that are gone, and show NULL in their place.",
+        _DIMENSIONS,
+        is_deep=True,
+    ),
+    Rule(
+        "tables_hold_what_was_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Rows of these segments changed since they were copied into their table. The lake has what the files said.",
+        _VERIFY + "; then disarray files reingest for a file of the segment writes its rows anew",
         is_deep=True,
     ),
     Rule(
