@@ -16,6 +16,8 @@ from psycopg.types.json import Jsonb
 from disarray.control import (
     audit,
     audit_catalog,
+    audit_intake,
+    audit_ledger,
     backfills,
     blacklist,
     catalog,
@@ -284,6 +286,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
+        "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
         "register_dataset", "commit_subject", "put_rows", "finish_commit", "is_committed", "high_event_us",
         "list_commits", "follow_commits", "advance_follower", "unfollow_commits", "list_followers", "drop_commits",
         "load_segments",
@@ -667,7 +670,12 @@ def everything_about_an_audit(session: Connection) -> None:
         *audit_catalog.audit_readings(session, limit=9),
         *audit_catalog.audit_commits(session, limit=9),
         *audit_catalog.audit_origins(session, limit=9),
+        *audit_ledger.audit_restatements(session, limit=9),
+        *audit_ledger.audit_notices(session, limit=9),
+        *audit_intake.audit_file_records(session, limit=9),
+        *audit_intake.audit_deliveries(session, limit=9),
     ]
+    assert [each.new for each in audit_ledger.list_settled_restatements(session, "CELL1")] == [5, 9]
     assert {finding.rule for finding in found} == {"readings_have_an_origin"}
     assert [link.base_int for link in audit_catalog.load_base_chains(session, "CELL1")] == [0]
     assert audit_catalog.list_live_lake_files(session) != []
