@@ -52,6 +52,10 @@ finish_commit                 -      -         yes     -         -
 find_same_content             -      -         yes     yes       -
 hand_over_items               -      -         yes     -         -
 load_file_homes               -      -         yes     yes       -
+load_file_parts               -      -         yes     yes       -
+load_part_deliveries          -      -         yes     yes       -
+load_part_parents             -      -         yes     yes       -
+list_split_files              -      -         yes     yes       yes
 load_moving_files             -      -         yes     yes       -
 matching_rules                -      -         yes     yes       -
 note_matching                 -      -         yes     yes       -
@@ -184,6 +188,9 @@ lock_dead_letters             -      -         -       -         -
 lateness_bounds               -      -         -       -         -
 add_figures                   -      -         -       -         -
 call_turns                    -      -         -       -         -
+put_file_parts                -      -         -       -         -
+queue_parts                   -      -         -       -         -
+part_reason                   -      -         -       -         -
 begin_moves                   -      -         -       -         -
 end_moves                     -      -         -       -         -
 unresolved_from               -      -         -       -         -

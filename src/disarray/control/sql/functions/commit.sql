@@ -119,6 +119,9 @@ begin
         ) as batch
         cross join lateral enqueue_requests(batch.uris, batch.subjects, batch.reasons, p_instance_name, batch.metadata);
     end if;
+    if coalesce(json_array_length(p_changes -> 'parts'), 0) + coalesce(json_array_length(p_changes -> 'parts_taken'), 0) > 0 then
+        perform put_file_parts(p_run_id, p_changes, p_instance_name, v_now);
+    end if;
     -- What was decided about a file may be what others wait for: read again, or counting no more, it damages nothing.
     v_was_mended := exists (
         select
