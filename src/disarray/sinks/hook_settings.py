@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from disarray.config import read_toml, redact
 from disarray.control.hooks import register_hooks
-from disarray.errors import ConfigError, UnknownNameError
+from disarray.errors import ConfigError, DisarrayError, UnknownNameError
 from disarray.model.description.hook import Mail, Webhook
 from disarray.model.description.hook_reader import read_hooks
 from disarray.model.description.secret import SecretSource
@@ -101,7 +101,7 @@ def _faults(hook: Hook, settings: HookSettings) -> Iterator[str]:
         sources = [each for each in (target.secret,) if each is not None]
         try:
             url_of(target, settings.allow)
-        except Exception as error:
+        except DisarrayError as error:
             yield str(error)
     elif isinstance(target, Mail):
         sources = [each for each in (target.user, target.password) if isinstance(each, SecretSource)]
