@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -262,28 +263,29 @@ def test_a_new_definition_reads_the_parts_again(plant: Plant, apart: Plant) -> N
     assert plant.derived() == apart.derived()
 
 
-def test_other_formats_are_split_as_well(plant: Plant, apart: Plant, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_other_formats_are_split_as_well(plant: Plant, apart: Plant, kind: str) -> None:
     lines = mixed(range(0, 60, 5))
     apart.ingest(*write_apart(apart, "all.csv", lines))
-    expected = apart.derived()
     plant.redefine(
-        SPLIT.replace('format = "csv"', 'format = "parquet"').replace("*.csv", "*.parquet"),
+        SPLIT.replace('format = "csv"', f'format = "{kind}"').replace("*.csv", f"*.{kind}"),
         is_on_purpose=True,
     )
-    path = plant.inbox / "all.parquet"
-    pq.write_table(
-        pa.table(
-            {
-                "time": [f"2026-09-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for _, minute, _ in lines],
-                "tool": [tool for tool, *_ in lines],
-                "watts": [watts for *_, watts in lines],
-                "good": [1] * len(lines),
-            }
-        ),
-        path,
+    rows = pa.table(
+        {
+            "time": [f"2026-09-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for _, minute, _ in lines],
+            "tool": [tool for tool, *_ in lines],
+            "watts": [watts for *_, watts in lines],
+            "good": [1] * len(lines),
+        }
     )
+    path = plant.inbox / f"all.{kind}"
+    if kind == "parquet":
+        pq.write_table(rows, path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
     plant.ingest(path)
-    assert plant.derived() == expected
+    assert plant.derived() == apart.derived()
     assert_sound(plant)
 
 
