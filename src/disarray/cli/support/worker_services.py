@@ -15,6 +15,7 @@ from disarray.cli.support.serving import RestServer
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
+from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
 
@@ -59,6 +60,9 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    if (tables := place.puller) is not None:
+        puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
+        services["sources"] = ThreadService("sources", puller.run, ended=stop)
     return services
 
 

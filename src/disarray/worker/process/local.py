@@ -9,9 +9,10 @@ from disarray.control import connections, events, instances, migrations
 from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
 from disarray.failpoints import failpoint
-from disarray.queries.project import configured_datasets
+from disarray.queries.project import configured_datasets, configured_sources
 from disarray.sources.inbox import refuse_unreadable_inboxes
 from disarray.sources.landing import Landing
+from disarray.sources.table_puller import refuse_unreadable_sources
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
@@ -92,6 +93,8 @@ def open_workplace(
         config.lake_root.mkdir(parents=True, exist_ok=True)
         landing = Landing(config.landing_root)
         refuse_unreadable_inboxes(landing, tuple(datasets.values()))
+        sources = configured_sources(config, datasets)
+        refuse_unreadable_sources(landing, sources, tuple(datasets.values()))
         yield Workplace(
             pool,
             runner,
@@ -103,6 +106,7 @@ def open_workplace(
             landing=landing,
             inbox_settings=inbox_settings(config),
             housekeeping=housekeeping_settings(config),
+            sources=sources,
         )
 
 
