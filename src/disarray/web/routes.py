@@ -2,12 +2,14 @@
 
 from disarray.web import pages
 from disarray.web.api import (
+    backfills,
     conflicts,
     dead_letters,
     definitions,
     figures,
     files,
     health,
+    hooks,
     inbox,
     instances,
     prometheus,
@@ -30,6 +32,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *queue.ROUTES,
     *files.ROUTES,
     *inbox.ROUTES,
+    *hooks.ROUTES,
     *dead_letters.ROUTES,
     *quarantine.ROUTES,
     *conflicts.ROUTES,
@@ -38,6 +41,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *sources.ROUTES,
+    *backfills.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

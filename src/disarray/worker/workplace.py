@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control.commits import MAX_SHIFT_ROWS
+from disarray.sinks.hook_settings import HookSettings
 from disarray.sources.inbox import Inbox, InboxSettings
 from disarray.sources.table_puller import TablePuller
 from disarray.worker.housekeeping_settings import DEFAULTS, HousekeepingSettings
@@ -36,6 +37,7 @@ class Workplace:
     max_shift_rows: int = MAX_SHIFT_ROWS  # a larger shift of bases becomes an item of its own
     landing: Landing | None = None  # where sources deliver; None: there are none
     inbox_settings: InboxSettings = field(default_factory=InboxSettings)
+    hook_settings: HookSettings = field(default_factory=HookSettings)
     housekeeping: HousekeepingSettings = DEFAULTS
     sources: tuple[TableSource, ...] = ()
 

@@ -477,7 +477,12 @@ as $$
 declare
     v_released bigint;
     v_restored bigint;
+    v_has_hook constant boolean := disarray.has_hook('quarantine');
+    v_waited text[];
 begin
+    if v_has_hook then
+        v_waited := disarray.parked_uris(p_subject_key, p_dataset);
+    end if;
     if p_dataset ->> 'rebuilt_from' is not null and (p_dataset ->> 'parked_before')::bigint <> (
         select count(*)
         from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
@@ -592,6 +597,18 @@ begin
         from json_to_recordset(p_dataset -> 'added') as added (path text, state disarray.fragment_state)
         where added.state <> 'sealed'
     ));
+    if v_has_hook then
+        -- Of a file that had something in quarantine before, people know.
+        perform disarray.note_quarantine_effects(
+            array(
+                select parked.uri
+                from unnest(disarray.parked_uris(p_subject_key, p_dataset)) as parked (uri)
+                where not parked.uri = any(v_waited)
+            ),
+            'readings',
+            p_now
+        );
+    end if;
 end
 $$;
 comment on function disarray.put_fragments(uuid, text, json, timestamptz) is 'Fragments that come, go, are cut or released. No other is touched.';
