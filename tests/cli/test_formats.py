@@ -219,3 +219,21 @@ def test_a_file_that_a_dataset_of_the_project_takes_is_read_by_it(tmp_path: Path
     assert "[[dataset]]" not in shown
     (tmp_path / "disarray.toml").write_text("[[dataset]]\n")
     assert "were not asked" in run("try", tmp_path / "inbox" / "a.csv", "--project", tmp_path)
+
+
+def test_try_proposes_to_split_a_file_whose_lines_name_their_tool(tmp_path: Path) -> None:
+    lines = [
+        f"2026-09-01T00:{minute:02d}:00Z,TOOL{tool},{minute}.5" for minute in range(30) for tool in (1, 2, 3)
+    ]
+    file = tmp_path / "all.csv"
+    file.write_text("\n".join(["time,tool,watts", *lines, ""]))
+    shown = run("try", file, "--project", tmp_path)
+    assert 'subject = { column = "tool" }' in shown
+    assert "'tool' names several things (TOOL1, TOOL2, TOOL3)" in " ".join(shown.split())
+    block = shown[shown.index("[[dataset]]") :]
+    (tmp_path / "disarray.toml").write_text(block)
+    [dataset] = load_datasets(tmp_path / "disarray.toml")
+    assert dataset.subject_column == "tool"
+    # Once the project has it, the same file reads as it will be taken in.
+    told = json.loads(run("try", file, "--project", tmp_path, "--json"))
+    assert (told["subject"], told["lines"]["kept"]) == ("TOOL1", 90)

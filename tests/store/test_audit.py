@@ -96,6 +96,11 @@ from disarray.instance as known cross join unnest('{subjects}'::text[]) as subje
 
 DAMAGES = {
     "pending_files_are_queued": "update disarray.file_info set status = 'pending' where source_uri like '%grown%'",
+    "parts_add_up_to_their_file": """
+        insert into disarray.file_part
+        select 'file:///lost.csv#tool=T9', source_uri, 'T9', disarray.clock()
+        from disarray.file_info where source_uri like '%grown%'
+    """,
     "queued_files_are_known": QUEUED.format(kind="read", uri="file:///nowhere", age="0", attempts=0),
     "the_newest_version_is_in": "update disarray.file_info set announced_hash = 'h' where source_uri like '%grown%'",
     "requests_have_an_end": """

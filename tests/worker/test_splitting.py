@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -14,8 +15,10 @@ from disarray.engine.verification.sources import gather_sources
 from disarray.errors import ControlError
 from disarray.model.file_parts import part_uri
 from disarray.model.uris import file_uri
+from disarray.queries.files import find_file, show_file
 from disarray.store.audit.parts import find_wrong_parts
 from disarray.store.belonging import queue_moves
+from disarray.worker.passes import committing
 from tests.plant import Plant
 from tests.worker.split_plant import (
     APART,
@@ -262,28 +265,29 @@ def test_a_new_definition_reads_the_parts_again(plant: Plant, apart: Plant) -> N
     assert plant.derived() == apart.derived()
 
 
-def test_other_formats_are_split_as_well(plant: Plant, apart: Plant, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_other_formats_are_split_as_well(plant: Plant, apart: Plant, kind: str) -> None:
     lines = mixed(range(0, 60, 5))
     apart.ingest(*write_apart(apart, "all.csv", lines))
-    expected = apart.derived()
     plant.redefine(
-        SPLIT.replace('format = "csv"', 'format = "parquet"').replace("*.csv", "*.parquet"),
+        SPLIT.replace('format = "csv"', f'format = "{kind}"').replace("*.csv", f"*.{kind}"),
         is_on_purpose=True,
     )
-    path = plant.inbox / "all.parquet"
-    pq.write_table(
-        pa.table(
-            {
-                "time": [f"2026-09-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for _, minute, _ in lines],
-                "tool": [tool for tool, *_ in lines],
-                "watts": [watts for *_, watts in lines],
-                "good": [1] * len(lines),
-            }
-        ),
-        path,
+    rows = pa.table(
+        {
+            "time": [f"2026-09-01T{minute // 60:02d}:{minute % 60:02d}:00Z" for _, minute, _ in lines],
+            "tool": [tool for tool, *_ in lines],
+            "watts": [watts for *_, watts in lines],
+            "good": [1] * len(lines),
+        }
     )
+    path = plant.inbox / f"all.{kind}"
+    if kind == "parquet":
+        pq.write_table(rows, path)
+    else:
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows.to_pylist()))
     plant.ingest(path)
-    assert plant.derived() == expected
+    assert plant.derived() == apart.derived()
     assert_sound(plant)
 
 
@@ -440,3 +444,79 @@ def compared(plant: Plant, dataset: Dataset, folder: Path) -> dict[str, bool]:
             kept = [pq.read_table(file).sort_by("_position") for file in sources.lake_files]
             found[subject.subject_key] = said == kept and said[0].num_rows > 0
     return found
+
+
+def test_what_waits_for_parts_is_read_again_under_a_new_definition(plant: Plant, apart: Plant) -> None:
+    path = write_lines(plant, "all.csv", mixed(range(0, 30, 5)))
+    plant.ingest(path)
+    lines = mixed(range(0, 60, 5))
+    write_lines(plant, "all.csv", lines)
+    plant.notify(path)
+    split_only(plant)
+    plant.redefine(SPLIT.replace('segment = "1 h"', 'segment = "2 h"'), is_on_purpose=True)
+    plant.drain()
+    apart.redefine(APART.replace('segment = "1 h"', 'segment = "2 h"'), is_on_purpose=True)
+    apart.ingest(*write_apart(apart, "all.csv", lines))
+    assert plant.derived() == apart.derived()
+    # Announced once more, the file itself is read under the new definition, and nothing changes.
+    plant.notify(path)
+    plant.drain()
+    assert plant.derived() == apart.derived()
+    assert_sound(plant)
+
+
+def test_what_waits_for_parts_of_a_blacklisted_file_comes_when_it_is_allowed(
+    plant: Plant, apart: Plant
+) -> None:
+    lines = mixed(range(0, 60, 5))
+    path = write_lines(plant, "all.csv", lines[:18])
+    plant.ingest(path)
+    write_lines(plant, "all.csv", lines)
+    plant.notify(path)
+    split_only(plant)
+    with plant.pool.connection() as connection:
+        blacklist.blacklist_file(connection, str(path), "any", reason="wrong", by="ann")
+    plant.drain()
+    assert plant.rows("select count(*) from disarray.segment") == [(0,)]
+    with plant.pool.connection() as connection:
+        blacklist.allow_file(connection, str(path), reason="right", by="ann")
+    plant.drain()
+    apart.ingest(*write_apart(apart, "all.csv", lines))
+    assert plant.derived() == apart.derived()
+    assert_sound(plant)
+
+
+def test_a_file_that_is_blacklisted_while_it_is_split_has_parts_that_count_for_nothing(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_lines(plant, "all.csv", mixed(range(0, 30, 5)))
+
+    struck: list[str] = []
+
+    def strike(name: str, connection: object = None, *, about: str = "") -> None:
+        if name == "commit.begun" and about.startswith("tools/") and not struck:
+            struck.append(name)
+            with plant.pool.connection() as other:
+                blacklist.blacklist_file(other, str(path), "any", reason="wrong", by="ann")
+
+    monkeypatch.setattr(committing, "failpoint", strike)
+    plant.ingest(path)
+    monkeypatch.undo()
+    assert plant.rows("select count(*) from disarray.segment") == [(0,)]
+    with plant.pool.connection() as connection:
+        blacklist.allow_file(connection, str(path), reason="right", by="ann")
+    plant.drain()
+    assert plant.rows("select sum(readings)::int from disarray.segment") == [(18,)]
+    assert_sound(plant)
+
+
+def test_a_part_is_found_by_its_file_and_what_follows_it(plant: Plant) -> None:
+    path = write_lines(plant, "all.csv", mixed(range(3)))
+    plant.ingest(path)
+    with plant.pool.connection() as connection:
+        own = show_file(connection, find_file(connection, f"{path}#tool=TOOL01"))
+        whole = show_file(connection, find_file(connection, str(path)))
+    assert own.parent_uri == str(path)
+    assert [each["source_uri"] for each in whole.parts] == [
+        part(path, tool) for tool in ("TOOL01", "TOOL02", "TOOL03")
+    ]
