@@ -100,6 +100,12 @@ RULES = (
         _VERIFY,
     ),
     Rule(
+        "blocks_span_their_buckets",
+        Guarantee.CONFLUENCE,
+        "Parts of these rollups are not found where somebody asks for their time.",
+        _VERIFY + "; then disarray files reingest for a file of the segment",
+    ),
+    Rule(
         "bases_follow_from_summaries",
         Guarantee.CONFLUENCE,
         "Running values of these segments do not follow from the readings before them. Only disarray verify proves "
