@@ -372,6 +372,14 @@ class TableChangedError(ControlError):
     """A table of readings has not the columns that its dataset declares. Nothing was written to it."""
 
 
+class DimensionChangedError(ControlError):
+    """A table of dimension values no longer says what was written. Nothing was written to it or to its readings."""
+
+
+class DimensionTooWideError(DisarrayError):
+    """A column that is declared a dimension has too many values for one. Nothing was written."""
+
+
 class UnknownTokenError(ControlError):
     """No API token of this name was ever made."""
 

@@ -44,6 +44,7 @@ POINTS = {
     "commit.before_begin": "what to commit is known; the transaction is not open",
     "commit.begun": "the transaction is open and holds nothing",
     "commit.rows_cleared": "in the transaction: the subject is locked, stale rows of its table are deleted",
+    "commit.values_numbered": "in the transaction: new dimension values have their numbers, no row names them",
     "commit.rows_copied": "in the transaction: the new rows are in the table, the catalog does not know them",
     "commit.stated": "in the transaction: the subject is locked, catalog, numbers and queue are changed",
     "reconcile.before": "in the transaction: catalog and queue are changed, what is left open is not resolved",

@@ -17,7 +17,7 @@ import pytest
 
 from disarray import embedded
 from disarray.embedded import Condition, EmbeddedServer, account, processes
-from disarray.embedded.state_folder import Place
+from disarray.embedded.state_folder import ServerFiles
 from disarray.errors import DataVersionError, EmbeddedServerError, ServerBusyError, ServerDidNotStartError
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def remember(server: EmbeddedServer, number: int) -> None:
 
 
 def processes_of(state: Path) -> tuple[processes.ServerProcess, ...]:
-    place = Place.of(state)
-    return processes.server_processes(place.name, place.data.stat().st_uid)
+    files = ServerFiles.of(state)
+    return processes.server_processes(files.name, files.data.stat().st_uid)
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float = 20) -> None:
@@ -90,7 +90,7 @@ def test_first_start_makes_a_durable_server_for_its_owner_alone(state_dir: Path)
     assert {name: ask(server, f"select current_setting('{name}')") for name in expected} == expected
     assert server.data_dir == state_dir / "postgres"
     assert server.version == "18"
-    assert Place.of(state_dir).socket_directory.stat().st_mode & 0o777 == 0o700
+    assert ServerFiles.of(state_dir).socket_directory.stat().st_mode & 0o777 == 0o700
     assert state_dir.stat().st_mode & 0o777 == 0o700
 
 
@@ -108,7 +108,7 @@ def test_stop_leaves_no_process_and_no_socket_and_keeps_the_data(
     remember(server, 7)
     assert embedded.stop(state_dir) is True
     assert processes_of(state_dir) == ()
-    assert not Place.of(state_dir).socket_directory.exists()
+    assert not ServerFiles.of(state_dir).socket_directory.exists()
     assert embedded.stop(state_dir) is False
     again = embedded.start(state_dir)
     assert (again.dsn, ask(again, "select number from kept")) == (server.dsn, 7)
@@ -259,7 +259,7 @@ def test_pid_file_that_names_a_foreign_process_does_not_stop_a_start(
 
 
 def test_socket_files_of_a_dead_server_do_not_stop_a_start(server: EmbeddedServer, state_dir: Path) -> None:
-    sockets = Place.of(state_dir).socket_directory
+    sockets = ServerFiles.of(state_dir).socket_directory
     os.kill(server.pid, signal.SIGKILL)
     wait_until(lambda: processes_of(state_dir) == ())
     assert (sockets / ".s.PGSQL.5432.lock").exists()
@@ -322,7 +322,7 @@ def test_project_path_of_any_length_and_spelling_works(tmp_path: Path) -> None:
     try:
         server = embedded.start(state)
         assert ask(server, "select 1") == 1
-        assert len(os.fsencode(Place.of(state).socket_directory / ".s.PGSQL.5432.lock")) < 108
+        assert len(os.fsencode(ServerFiles.of(state).socket_directory / ".s.PGSQL.5432.lock")) < 108
         assert len(os.fsencode(state)) > 200
     finally:
         embedded.stop(state)
@@ -402,7 +402,7 @@ def test_removed_state_folder_gives_way_to_a_fresh_one(server: EmbeddedServer, s
 
 
 def test_socket_folder_that_somebody_else_made_is_refused(state_dir: Path) -> None:
-    sockets = Place.of(state_dir).socket_directory
+    sockets = ServerFiles.of(state_dir).socket_directory
     sockets.symlink_to("/etc")
     try:
         with pytest.raises(EmbeddedServerError, match="somebody else made it"):

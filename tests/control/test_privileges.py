@@ -130,6 +130,8 @@ clear_rows                    -      -         yes     -         -
 list_copies                   -      -         yes     yes       yes
 name_sources                  -      -         yes     yes       yes
 number_sources                -      -         yes     -         -
+number_values                 -      -         yes     -         -
+rows_relation                 -      -         yes     yes       yes
 prepare_months                -      -         yes     -         -
 provision_readings            -      -         yes     yes       -
 queue_copies                  -      -         yes     yes       -
@@ -154,6 +156,8 @@ audit_limits                  -      -         yes     yes       yes
 audit_readings                -      -         yes     yes       yes
 audit_commits                 -      -         yes     yes       yes
 audit_origins                 -      -         yes     yes       yes
+audit_dimensions              -      -         yes     yes       yes
+audit_numbers                 -      -         yes     yes       yes
 load_base_chains              -      -         yes     yes       yes
 list_live_lake_files          -      -         yes     yes       yes
 forget_history                -      -         yes     -         -
@@ -188,6 +192,9 @@ unresolved_from               -      -         -       -         -
 drop_rows                     -      -         -       -         -
 hold_store                    -      -         -       -         -
 put_readings_table            -      -         -       -         -
+put_dimensions                -      -         -       -         -
+put_joined_view               -      -         -       -         -
+dimensions_of                 -      -         -       -         -
 put_running_view              -      -         -       -         -
 readings_columns              -      -         -       -         -
 readings_type                 -      -         -       -         -

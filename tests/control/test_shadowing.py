@@ -25,6 +25,7 @@ from disarray.control import (
     dead_letters,
     definitions,
     deliveries,
+    dimensions,
     dirty_ranges,
     events,
     explanations,
@@ -296,6 +297,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "release_file", "reject_file", "preview_commit", "list_file_events", "describe_file",
         "provision_readings", "change_store", "store_of", "queue_copies", "list_copies", "prepare_months",
         "number_sources", "name_sources", "clear_rows",
+        "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
     }  # fmt: skip
 
 
@@ -449,7 +451,11 @@ def everything_about_a_table(session: Connection) -> None:
         return row[0]
 
     assert call("provision_readings", "shelf", "timescale", Jsonb(definition)) == "timescale"
-    changed = definition | {"columns": [column | {"type": "int64"}, {"name": "job", "type": "string"}]}
+    valued = {"name": "recipe", "type": "string", "dimension": "shelf_recipe"}
+    changed = definition | {
+        "columns": [column | {"type": "int64"}, {"name": "job", "type": "string"}, valued],
+        "joined": "shelf_joined",
+    }
     call("change_store", "shelf", "timescale", Jsonb(changed))
     assert call("store_of", "shelf") == "timescale"
     # A hypertable needs none.
@@ -458,6 +464,9 @@ def everything_about_a_table(session: Connection) -> None:
     assert readings.name_sources(session, numbers.values()) == {
         number: uri for uri, number in numbers.items()
     }
+    assert dimensions.rows_relation(session, "shelf") == "shelf_joined"
+    assert len(set(dimensions.number_values(session, "shelf", "recipe", ["b", "a"]))) == 2
+    assert dimensions.audit_dimensions(session, limit=9) + dimensions.audit_numbers(session, limit=9) == []
     holder = instances.register_instance(session, "Worker04", subject_patterns=["SHELF*"])
     files.enqueue_file(session, "file:///shelf", "SHELF1", metadata={"dataset": "shelf"})
     [item] = queue.fetch_items(session, holder)

@@ -14,7 +14,7 @@ from tests.accepted import Source
 from tests.arrivals import DATASETS
 from tests.oracle import derive
 from tests.reading_lines import HEADER, reading_line
-from tests.store.conftest import in_store
+from tests.store.conftest import in_store, with_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 START = datetime(2025, 10, 25, 20, tzinfo=UTC)
 MINUTES = 900
-# One dataset in the lake and one in a table: a commit of a subject that has both goes through every step.
-DESCRIPTION = DATASETS["content"] + in_store(DATASETS["columns"], "timescale")
+# One dataset in the lake and one in a table with dimensions: a commit of a subject with both goes through every step.
+DESCRIPTION = DATASETS["content"] + with_dimensions(in_store(DATASETS["columns"], "timescale"))
 
 Versions = frozenset[tuple[str, str]]  # uri and content hash of every file whose readings count
 

@@ -30,6 +30,7 @@ KILLED = (
     "commit.before_begin",
     "commit.begun",
     "commit.rows_cleared",
+    "commit.values_numbered",
     "commit.rows_copied",
     "commit.stated",
     "commit.before_commit",

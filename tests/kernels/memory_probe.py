@@ -46,14 +46,19 @@ def probe(name: str, path: Path) -> dict[str, Any]:
     return told
 
 
-def _peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024
+def peak_mb() -> float:
+    """The most memory that this process ever had.
+
+    Not `ru_maxrss`: that of a new process begins at what its parent had when it was started.
+    """
+    status = Path("/proc/self/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1_024
 
 
 def main(name: str, path: Path) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MOST_ADDRESSES, MOST_ADDRESSES))
     spec = SPECS[name]
-    before = _peak_mb()
+    before = peak_mb()
     writer = FragmentWriter(str(path.with_suffix(".fragments")), spec)
     request = ReadRequest(
         path=str(path), roots=(str(path.parent),), spec=spec, reason=ReadReason.QUIET, now_us=NOW_US
@@ -65,7 +70,7 @@ def main(name: str, path: Path) -> None:
         "message": outcome.message,
         "kept": outcome.counts.kept,
         "rejected": {reason.value: count for reason, count in outcome.rejects_by_reason.items()},
-        "peak_mb": _peak_mb() - before,
+        "peak_mb": peak_mb() - before,
     }
     sys.stdout.write(json.dumps(told))
 

@@ -71,6 +71,11 @@ def in_store(description: str, store: str) -> str:
     return description.replace("[[dataset]]\n", f'[[dataset]]\nstore = "{store}"\n')
 
 
+def with_dimensions(description: str) -> str:
+    """The description with the values of its string columns in tables of their own."""
+    return description.replace('type = "string"\n', 'type = "string"\ndimension = true\n')
+
+
 @pytest.fixture
 def lake_plant(tmp_path: Path, dsn: str) -> Iterator[Plant]:
     """The same plant with its readings in the lake."""

@@ -72,6 +72,7 @@ COSMETIC = {
     "metric.unit": "printed beside a number; the next worker that starts writes it anew from disarray.toml",
     "unmatched_file.source_uri": "a list for people, made anew whenever the rules for files change; audit derives it",
     "unmatched_file.noted_at": WHO,
+    "dimension.created_at": WHO,
     "lake_file.run_id": WHO,
     "lake_file.created_at": WHO,
     "lake_file.doomed_at": "a file that nothing may name any more; a commit that does is refused",
@@ -89,6 +90,9 @@ UNTRIED = {
     "dataset_version.definition": "a worker that starts compares it with disarray.toml, and writes it anew",
     "dataset_version.superseded_at": "nothing is superseded here; work under a definition not in force is refused",
     "segment.table_digest": "no dataset has a table here; verify compares it with the rows",
+    "dimension.dataset": "no dataset has a table here; a rule of audit finds another: test_dimensions.py",
+    "dimension.column_name": "as dimension.dataset",
+    "dimension.table_name": "as dimension.dataset",
 }
 CHANGES = {
     "bigint": "{0} + 1",
@@ -115,6 +119,7 @@ TABLES = (
     "subject_version",
     "dataset_version",
     "metric",
+    "dimension",
 )
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from disarray.control import values
 from disarray.kernels.scanning import table_rows
-from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
+from tests.arrivals import DATASETS, Arrivals, differences, stored
 from tests.plant import Plant
 from tests.store.agreement import assert_stores_agree
-from tests.store.conftest import in_store
+from tests.store.conftest import in_store, with_dimensions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,10 @@ EXAMPLES = int(os.environ.get("DISARRAY_CONFLUENCE_EXAMPLES", "4"))
 
 @pytest.fixture(scope="module")
 def plant(tmp_path_factory: pytest.TempPathFactory, shared_dsn: str) -> Iterator[Plant]:
-    """One plant for all examples, every dataset in a table."""
-    description = in_store(DESCRIPTION, "timescale")
+    """One plant for all examples, every dataset in a table, and some with dimensions."""
+    half = len(DATASETS) // 2
+    datasets = [in_store(text, "timescale") for text in DATASETS.values()]
+    description = "".join([*map(with_dimensions, datasets[:half]), *datasets[half:]])
     built = Plant(tmp_path_factory.mktemp("plant"), shared_dsn, description=description)
     with pytest.MonkeyPatch.context() as patched:
         # Segments are short here: without this, none of them would have a beginning that stays.

@@ -91,7 +91,7 @@ def record_events(connection: Connection, dataset: str, events: Sequence[str]) -
     """Put events into the inbox, each one JSON object as text; what cannot be kept is told by index."""
     with translated_errors():
         row = connection.execute(
-            "select * from disarray.record_events(%s, %s::text[])", (dataset, list(events))
+            "select * from disarray.record_events(%s, %b::text[])", (dataset, list(events))
         ).fetchone()
     assert row is not None
     seen, new, duplicate, rejected = row

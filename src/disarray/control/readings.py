@@ -147,11 +147,15 @@ def copy_out(
     table: ReadingsTable,
     subject_key: str,
     *,
+    relation: str,
     segment_us: int,
     columns: Sequence[str],
     channels: Collection[str] | None = None,
 ) -> bytes:
-    """The rows of a segment in canonical order as CSV without a header; instants are microseconds since 1970."""
+    """The rows of a segment in canonical order as CSV without a header; instants are microseconds since 1970.
+
+    They are read from the `relation` that `rows_relation` answers.
+    """
     cells = [
         sql.SQL("(extract(epoch from {}) * 1000000)::bigint").format(sql.Identifier(name))
         if name == EVENT_AT
@@ -167,7 +171,7 @@ def copy_out(
         "copy (select {} from {} where {} = {} and {} >= {} and {} < {} {} order by {}, {}) to stdout (format csv)"
     ).format(
         sql.SQL(", ").join(cells),
-        sql.Identifier("telemetry", table.name),
+        sql.Identifier("telemetry", relation),
         sql.Identifier(SUBJECT_KEY),
         sql.Literal(subject_key),
         sql.Identifier(EVENT_AT),

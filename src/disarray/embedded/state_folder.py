@@ -27,13 +27,13 @@ _TAIL_LINES = 20
 
 
 @dataclass(frozen=True)
-class Place:
+class ServerFiles:
     """The files of one state folder."""
 
     state: Path
 
     @classmethod
-    def of(cls, state_dir: Path) -> Place:
+    def of(cls, state_dir: Path) -> ServerFiles:
         return cls(Path(state_dir).resolve())
 
     @property

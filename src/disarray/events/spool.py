@@ -47,7 +47,7 @@ class Spool:
         self._path = path
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
-        with self._told_of_the_disk():
+        with self._translated_errors():
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
             # A commit is on the disk when it returns; what a power cut leaves is repaired by SQLite.
@@ -67,14 +67,14 @@ class Spool:
     @property
     def waiting(self) -> int:
         """How many events no server has taken yet."""
-        with self._lock, self._told_of_the_disk():
+        with self._lock, self._translated_errors():
             [(count,)] = self._connection.execute("select count(*) from waiting")
         return int(count)
 
     def add(self, events: Sequence[str]) -> None:
         """Keep events, all or none; they are on disk when it returns."""
         size = sum(len(event.encode()) for event in events)
-        with self._lock, self._told_of_the_disk():
+        with self._lock, self._translated_errors():
             if self._bytes + size > self._most_bytes:
                 raise SpoolFullError(
                     f"the spool {self._path} has {self._bytes:,} bytes and takes at most {self._most_bytes:,}. These "
@@ -91,7 +91,7 @@ class Spool:
         """The oldest events, as many as fit; None where nothing waits."""
         taken: dict[int, str] = {}
         room = most_bytes
-        with self._lock, self._told_of_the_disk():
+        with self._lock, self._translated_errors():
             rows = self._connection.execute(
                 "select number, event from waiting order by number limit ?", (most_events,)
             )
@@ -106,7 +106,7 @@ class Spool:
 
     def settle(self, batch: SpooledBatch, *, rejected: Mapping[int, str]) -> None:
         """Let go of events that a server has taken, and keep apart those that it refused, by number with the reason."""
-        with self._lock, self._told_of_the_disk(), self._connection:
+        with self._lock, self._translated_errors(), self._connection:
             self._connection.executemany(
                 "insert into rejected values (?, ?, ?) on conflict do nothing",
                 ((number, batch.events[number], reason) for number, reason in rejected.items()),
@@ -120,7 +120,7 @@ class Spool:
 
     def rejected(self) -> list[RejectedEvent]:
         """What a server refused, oldest first."""
-        with self._lock, self._told_of_the_disk():
+        with self._lock, self._translated_errors():
             rows = self._connection.execute(
                 "select number, event, reason from rejected order by number"
             ).fetchall()
@@ -128,7 +128,7 @@ class Spool:
 
     def forget_rejected(self, numbers: Sequence[int]) -> None:
         """Drop refused events that somebody has seen to."""
-        with self._lock, self._told_of_the_disk(), self._connection:
+        with self._lock, self._translated_errors(), self._connection:
             for number in numbers:
                 for (event,) in self._connection.execute(
                     "delete from rejected where number = ? returning event", (number,)
@@ -141,7 +141,7 @@ class Spool:
             self._connection.close()
 
     @contextmanager
-    def _told_of_the_disk(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:

@@ -47,7 +47,7 @@ def _encode(rows: pa.Table) -> bytes:
     for name in rows.column_names:
         column = rows.column(name).chunk(0)
         if pa.types.is_string(column.type):
-            _refuse_nul(column, name)
+            refuse_nul(column, name)
     return joined_bytes(join_cells(rows, [(">i2", rows.num_columns)]))
 
 
@@ -122,7 +122,8 @@ def sized_texts(column: pa.Array[Any]) -> pa.Array[Any]:
     return pc.binary_join_element_wise(sizes, column.cast(pa.binary()).fill_null(b""), b"")
 
 
-def _refuse_nul(column: pa.Array[Any], name: str) -> None:
+def refuse_nul(column: pa.Array[Any], name: str) -> None:
+    """Refuse a text that no column of PostgreSQL can hold."""
     data = column.buffers()[2]
     if data is None or np.frombuffer(data, dtype=np.uint8).all():
         return

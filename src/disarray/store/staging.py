@@ -1,8 +1,8 @@
 """Rows on their way from a scan into the database: staged by a task, streamed by the commit.
 
-Two kinds share a file: rows of a table of readings, as binary COPY takes them, and summaries with blocks of rollup
-parts, as an array of a composite type takes them. A task prepares both; the driver holds where they lie, and never more
-than a piece of them.
+Two kinds share a file: rows of a table of readings, as binary COPY takes them (or, where it has dimensions, as
+`staged_facts` has them), and summaries with blocks of rollup parts, as an array of a composite type takes them. A task
+prepares both; the driver holds where they lie, and never more than a piece of them.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from disarray.errors import FragmentWriteError
 from disarray.kernels.binary_copy import encode_rows
 from disarray.kernels.binary_records import encode_records
 from disarray.kernels.scanning.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
+from disarray.store.staged_facts import stage_facts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -122,7 +123,11 @@ class StagingFile:
             known = count_rows_alike(
                 rows, uris, merged.sources, stored_rows=wanted.stored_rows, stored_digest=wanted.stored_digest
             )
-        offset, length = self._write(encode_rows(rows.slice(known)))
+        lacking = rows.slice(known)
+        if wanted.table.dimensions and lacking.num_rows:
+            offset, length = self._write([stage_facts(lacking, wanted.table)])
+        else:
+            offset, length = self._write(encode_rows(lacking))
         return StagedRows(
             digest=digest,
             kept=known,

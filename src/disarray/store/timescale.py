@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
-from disarray.control import catalog, readings
+from disarray.control import catalog, dimensions, readings
 from disarray.control.snapshots import snapshot
 from disarray.errors import TableChangedError
 from disarray.failpoints import failpoint
 from disarray.kernels.binary_copy import COPY_TYPES, HEADER, TRAILER
-from disarray.kernels.scanning.table_rows import digest_rows, locals_from_rows, row_schema
+from disarray.kernels.scanning.table_rows import digest_rows, fact_schema, locals_from_rows, row_schema
 from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
 from disarray.model.description.readings_table import (
     CHANNEL_COLUMN,
@@ -29,6 +29,7 @@ from disarray.model.description.readings_table import (
     readings_table,
 )
 from disarray.store.contract import SegmentReadings
+from disarray.store.staged_facts import fact_pieces, staged_values
 from disarray.store.staging import staged_pieces
 
 if TYPE_CHECKING:
@@ -45,8 +46,12 @@ if TYPE_CHECKING:
 
 # A statement copies no more rows than a session has time for, see SessionLimits.
 COPIED_AT_ONCE = 1_000_000
+# And numbers no more values.
+NUMBERED_AT_ONCE = 10_000
 # What the question already says, or the order of the answer.
 _NOT_READ = frozenset({SEGMENT_US, ORDINAL, SUBJECT_KEY})
+
+Numbers = dict[str, dict[str, int]]  # that stand for the values of dimensions, by column
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +89,14 @@ class TableReadings:
             )
             if [entry.revision for entry in found] != [content.entry.revision]:
                 return None
+            relation = dimensions.rows_relation(self.connection, self.dataset.name)
+            if relation is None:
+                return None
             text = readings.copy_out(
                 self.connection,
                 self.table,
                 subject_key,
+                relation=relation,
                 segment_us=segment_us,
                 columns=names,
                 channels=channels,
@@ -120,15 +129,21 @@ class TableReadings:
             },
         )
         failpoint("commit.rows_cleared", connection, about=subject_key)
+        added = [staged for staged in changed.values() if staged is not None and staged.added]
+        if added:
+            _refuse_other_columns(self.table, types)
+        numbers: Numbers = {}
+        if self.table.dimensions and added:
+            numbers = _number_values(connection, self.table, added)
+            failpoint("commit.values_numbered", connection, about=subject_key)
         batch: list[StagedRows] = []
-        for staged in changed.values():
-            if staged is not None and staged.added:
-                batch.append(staged)
+        for staged in added:
+            batch.append(staged)
             if sum(each.added for each in batch) >= COPIED_AT_ONCE:
-                _copy(connection, self.table, batch, types)
+                _copy(connection, self.table, batch, numbers)
                 batch = []
         if batch:
-            _copy(connection, self.table, batch, types)
+            _copy(connection, self.table, batch, numbers)
         failpoint("commit.rows_copied", connection, about=subject_key)
 
     def readings(self, rows: pa.Table) -> SegmentReadings:
@@ -168,24 +183,40 @@ class TableReadings:
         return pa.array([names[number] for number in ids], pa.string()).take(encoded.indices)
 
 
-def _copy(
-    connection: Connection, table: ReadingsTable, batch: Sequence[StagedRows], types: Mapping[str, str]
-) -> None:
-    schema = row_schema(table)
-    wrong = [field.name for field in schema if types.get(field.name) != COPY_TYPES[field.type]]
+def _refuse_other_columns(table: ReadingsTable, types: Mapping[str, str]) -> None:
+    wrong = [field.name for field in fact_schema(table) if types.get(field.name) != COPY_TYPES[field.type]]
     if wrong:
         raise TableChangedError(
             f"telemetry.{table.name} has not the columns of dataset '{table.dataset}': {', '.join(wrong)} differ. "
             "Nothing was written. Let all workers have the same disarray.toml, and start this one again"
         )
 
+
+def _number_values(connection: Connection, table: ReadingsTable, added: Sequence[StagedRows]) -> Numbers:
+    """The numbers of all values that rows name, given out inside the transaction if need be.
+
+    All of a commit at once: the order in which values are taken is what keeps two commits from waiting for each other.
+    """
+    numbers: Numbers = {}
+    for name, values in staged_values(added, table).items():
+        numbers[name] = {}
+        for start in range(0, len(values), NUMBERED_AT_ONCE):
+            asked = values[start : start + NUMBERED_AT_ONCE]
+            given = dimensions.number_values(connection, table.dataset, name, asked)
+            numbers[name].update(zip(asked, given, strict=True))
+    return numbers
+
+
+def _copy(
+    connection: Connection, table: ReadingsTable, batch: Sequence[StagedRows], numbers: Numbers
+) -> None:
     def pieces() -> Iterator[bytes]:
         yield HEADER
         for staged in batch:
-            yield from staged_pieces(staged)
+            yield from fact_pieces(staged, table, numbers) if table.dimensions else staged_pieces(staged)
         yield TRAILER
 
-    readings.copy_in(connection, table.name, schema.names, pieces())
+    readings.copy_in(connection, table.name, fact_schema(table).names, pieces())
 
 
 def _parsed(text: bytes, fields: Sequence[tuple[str, pa.DataType]]) -> pa.Table:

@@ -126,7 +126,7 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "delivery": None,
     },
     "Health": {"version": __version__},
-    "InstanceTold": {"state": "paused"},
+    "InstanceStanding": {"state": "paused"},
     "MetricDefinition": {"kind": "integral"},
     "Misfit": {"pointer": None, "parameter": "limit"},
     "ProblemDocument": {

@@ -28,13 +28,13 @@ _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,18})", re.ASCII)
 
 
-Place = tuple[str | int, ...]  # the way to a value: names and, in lists, numbers
+ValuePath = tuple[str | int, ...]  # the way to a value: names and, in lists, numbers
 
 
 class _MisfitError(Exception):
-    def __init__(self, place: Place, expected: str) -> None:
-        super().__init__(place, expected)
-        self.place = place
+    def __init__(self, path: ValuePath, expected: str) -> None:
+        super().__init__(path, expected)
+        self.path = path
         self.expected = expected
 
 
@@ -73,39 +73,37 @@ def _refusal(what: str, *misfits: Misfit) -> Problem:
 
 def _refusing(kind: type[Asked], document: Any, *, from_text: bool) -> Asked:
     try:
-        read: Asked = _read_members(kind, document, place=(), from_text=from_text)
+        read: Asked = _read_members(kind, document, path=(), from_text=from_text)
     except _MisfitError as misfit:
         expected = f"expected {misfit.expected}"
         where = (
-            Misfit(parameter=str(misfit.place[0]), detail=expected)
+            Misfit(parameter=str(misfit.path[0]), detail=expected)
             if from_text
-            else Misfit(pointer=_pointer(misfit.place), detail=expected)
+            else Misfit(pointer=_pointer(misfit.path), detail=expected)
         )
-        raise _refusal(f"{_spelled(misfit.place) or 'the request'}: {expected}", where) from None
+        raise _refusal(f"{_spelled(misfit.path) or 'the request'}: {expected}", where) from None
     return read
 
 
-def _spelled(place: Place) -> str:
-    """A place as a person writes it: `source_uris[3]`."""
-    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in place).removeprefix(".")
+def _spelled(path: ValuePath) -> str:
+    """A path as a person writes it: `source_uris[3]`."""
+    return "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in path).removeprefix(".")
 
 
-def _pointer(place: Place) -> str:
-    return "#" + "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in place)
+def _pointer(path: ValuePath) -> str:
+    return "#" + "".join("/" + str(each).replace("~", "~0").replace("/", "~1") for each in path)
 
 
-def _read_members(kind: type[Any], document: Any, *, place: Place, from_text: bool) -> Any:
+def _read_members(kind: type[Any], document: Any, *, path: ValuePath, from_text: bool) -> Any:
     if not isinstance(document, dict):
-        raise _MisfitError(place, "an object")
+        raise _MisfitError(path, "an object")
     members = {member.name: member for member in members_of(kind)}
     for name in document:
         if name not in members:
-            raise _MisfitError(
-                (*place, name[:100]), f"no such name; there are {', '.join(members) or 'none'}"
-            )
+            raise _MisfitError((*path, name[:100]), f"no such name; there are {', '.join(members) or 'none'}")
     values = {}
     for field_name, member in zip(kind.__dataclass_fields__, members.values(), strict=True):
-        inside = (*place, member.name)
+        inside = (*path, member.name)
         if member.name in document:
             values[field_name] = _read(member.type, document[member.name], member.about, inside, from_text)
         elif member.is_required:
@@ -114,81 +112,81 @@ def _read_members(kind: type[Any], document: Any, *, place: Place, from_text: bo
     return kind(**values)
 
 
-def _read(hint: Any, value: Any, about: About, place: Place, from_text: bool) -> Any:
+def _read(hint: Any, value: Any, about: About, path: ValuePath, from_text: bool) -> Any:
     plain, is_nullable = without_none(hint)
     plain, inner = undecorated(plain)
     about = about if inner == About() else inner
     if value is None and is_nullable and not from_text:
         return None
     if isinstance(plain, type) and is_dataclass(plain):
-        return _read_members(plain, value, place=place, from_text=from_text)
+        return _read_members(plain, value, path=path, from_text=from_text)
     if get_origin(plain) is list:
         if not isinstance(value, list):
-            raise _MisfitError(place, "a list")
+            raise _MisfitError(path, "a list")
         item, item_about = undecorated(get_args(plain)[0])
-        _check_size(len(value), about, place, "entries")
+        _check_size(len(value), about, path, "entries")
         return [
-            _read(item, each, item_about, (*place, number), from_text) for number, each in enumerate(value)
+            _read(item, each, item_about, (*path, number), from_text) for number, each in enumerate(value)
         ]
-    return _read_simple(plain, value, about, place, from_text)
+    return _read_simple(plain, value, about, path, from_text)
 
 
-def _read_simple(plain: Any, value: Any, about: About, place: Place, from_text: bool) -> Any:
+def _read_simple(plain: Any, value: Any, about: About, path: ValuePath, from_text: bool) -> Any:
     if plain is int:
-        return _read_integer(value, about, place, from_text)
+        return _read_integer(value, about, path, from_text)
     if plain is bool:
         if from_text and value in ("true", "false"):
             return value == "true"
         if not isinstance(value, bool):
-            raise _MisfitError(place, "true or false")
+            raise _MisfitError(path, "true or false")
         return value
     if not isinstance(value, str):
-        raise _MisfitError(place, "a text")
+        raise _MisfitError(path, "a text")
     if plain is str:
-        return _read_text(value, about, place)
+        return _read_text(value, about, path)
     if plain is datetime:
-        return _read_instant(value, place, takes_date=from_text)
+        return _read_instant(value, path, takes_date=from_text)
     if isinstance(plain, type) and issubclass(plain, Enum):
         try:
             return plain(value)
         except ValueError:
-            raise _MisfitError(place, f"one of {', '.join(each.value for each in plain)}") from None
+            raise _MisfitError(path, f"one of {', '.join(each.value for each in plain)}") from None
     raise TypeError(f"{plain!r} cannot be read from a request")
 
 
-def _read_integer(value: Any, about: About, place: Place, from_text: bool) -> int:
+def _read_integer(value: Any, about: About, path: ValuePath, from_text: bool) -> int:
     if from_text:
         if not _INTEGER.fullmatch(value):
-            raise _MisfitError(place, "a whole number")
+            raise _MisfitError(path, "a whole number")
         value = int(value)
     elif isinstance(value, float) and value.is_integer():
         value = int(value)  # to JSON Schema 1.0 is an integer
     if isinstance(value, bool) or not isinstance(value, int):
-        raise _MisfitError(place, "a whole number")
+        raise _MisfitError(path, "a whole number")
     if (about.minimum is not None and value < about.minimum) or (
         about.maximum is not None and value > about.maximum
     ):
-        raise _MisfitError(place, f"{about.minimum} to {about.maximum}")
+        raise _MisfitError(path, f"{about.minimum} to {about.maximum}")
     return value
 
 
-def _read_text(value: str, about: About, place: Place) -> str:
-    _check_size(len(value), about, place, "characters")
+def _read_text(value: str, about: About, path: ValuePath) -> str:
+    _check_size(len(value), about, path, "characters")
     if about.pattern is not None and re.search(about.pattern.replace("$", r"\Z"), value) is None:
-        raise _MisfitError(place, f"a text like {about.pattern}")
+        raise _MisfitError(path, f"a text like {about.pattern}")
     if any("\ud800" <= character <= "\udfff" or character == "\0" for character in value):
-        raise _MisfitError(place, "valid Unicode without NUL")
+        raise _MisfitError(path, "valid Unicode without NUL")
     return value
 
 
-def _check_size(size: int, about: About, place: Place, what: str) -> None:
+def _check_size(size: int, about: About, path: ValuePath, what: str) -> None:
     if (about.min_length is not None and size < about.min_length) or (
         about.max_length is not None and size > about.max_length
     ):
-        raise _MisfitError(place, f"{about.min_length or 0} to {about.max_length} {what}")
+        raise _MisfitError(path, f"{about.min_length or 0} to {about.max_length} {what}")
 
 
-def _read_instant(value: str, place: Place, *, takes_date: bool) -> datetime:
+def _read_instant(value: str, path: ValuePath, *, takes_date: bool) -> datetime:
     is_date = takes_date and _DATE.fullmatch(value) is not None
     try:
         if not is_date and not _INSTANT.fullmatch(value):
@@ -198,8 +196,8 @@ def _read_instant(value: str, place: Place, *, takes_date: bool) -> datetime:
     except OverflowError:
         # The first hours of the year 1 and the last of the year 9999 can lie outside of them in UTC.
         raise InvalidRequestError(
-            f"{_spelled(place)}: {value} is not within the years 1 to 9999 in UTC. Nothing was done."
+            f"{_spelled(path)}: {value} is not within the years 1 to 9999 in UTC. Nothing was done."
         ) from None
     except ValueError:
         expected = "an instant such as 2026-10-02T08:00:00Z" + (" or 2026-10-02" if takes_date else "")
-        raise _MisfitError(place, expected) from None
+        raise _MisfitError(path, expected) from None

@@ -68,6 +68,8 @@ def copy(
         typer.echo(f"The store of {dataset} is {to}; {counted(len(waiting), 'subject')} still to be moved.")
         if described.store is not chosen:
             typer.echo(f'Now write store = "{to}" in disarray.toml: workers do not start before.')
+            if to is Target.LAKE and any(column.is_dimension for column in described.columns):
+                typer.echo("Remove dimension = true from its columns as well: the lake has none.")
     print_failures(failures, as_json=as_json)
 
 

@@ -1,33 +1,39 @@
 """One JSON object a line to typed rows.
 
-Read one by one: exactness here is worth more than speed, and numbers keep the text they were written in, so
-that a value means the same as it would in a delimited file.
+Numbers keep the text they were written in, so that a value means the same as it would in a delimited file: whole
+columns of texts are typed at once, and what is doubtful there is read again one by one.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from disarray.errors import UnreadableFileError
 from disarray.kernels.parsing.binding import Binding, bind_header
-from disarray.kernels.parsing.candidates import Candidates, Disposition, ExactRow, from_exact
+from disarray.kernels.parsing.candidates import Candidates, Disposition, ExactRow, from_exact, in_file_order
 from disarray.kernels.parsing.cell_values import is_null, read_value
+from disarray.kernels.parsing.columns import constant_column, finish_column, trimmed
 from disarray.kernels.parsing.decoding import decode_line
 from disarray.kernels.parsing.numbers import BLANKS
 from disarray.kernels.parsing.rejects import RejectReason, RowRejected
-from disarray.kernels.parsing.times import parse_stamp
+from disarray.kernels.parsing.times import parse_stamp, parse_stamps
 from disarray.model.description.format import Origin
 from disarray.model.fingerprints import ParserState, Phase
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from disarray.kernels.parsing.framing import Frame
     from disarray.kernels.parsing.rejects import RejectLog
-    from disarray.model.description.format import Format
+    from disarray.model.description.format import Column, Format
     from disarray.model.description.read_spec import ReadSpec
 
 _ABSENT = ""
@@ -35,6 +41,9 @@ _MAX_KEY_SETS = 256
 _PARSED_AT_ONCE = 2 << 20
 _MOST_VALUES = 2_000_000
 _NAME_CHARACTERS = 4 << 20
+# Of fewer lines with the same keys, making columns costs more than it saves.
+_FEWEST_FOR_COLUMNS = 16
+_DECODER = json.JSONDecoder(parse_float=str, parse_int=str, parse_constant=str)
 
 
 class JsonLinesParser:
@@ -47,36 +56,97 @@ class JsonLinesParser:
         self._format: Format = replace(spec.format, decimal=".", thousands="")
         self._spec = replace(spec, format=self._format)
         self._wanted = _Wanted.of(spec)
-        self._bindings: dict[tuple[str, ...], Binding | None] = {}
+        self._bindings: dict[tuple[str, ...], _BoundKeys | None] = {}
 
     def parse(self, frame: Frame, dispositions: NDArray[np.uint8], log: RejectLog) -> Candidates:
         """Type the rows of a frame and write into `dispositions` what every other line is."""
-        rows: list[ExactRow] = []
+        groups: dict[tuple[str, ...], _Lines] = {}
+        refused: dict[int, RowRejected] = {}
         for line in range(len(frame)):
-            raw = frame.line(line)
-            offset = frame.offset + int(frame.starts[line])
             try:
-                text = decode_line(raw, self._format, at_start=offset == 0)
+                text = decode_line(
+                    frame.line(line), self._format, at_start=frame.offset + int(frame.starts[line]) == 0
+                )
                 if not text.strip(BLANKS):
                     dispositions[line] = Disposition.BLANK
                     continue
-                rows.append(self._row(line, _load(text, self._wanted)))
+                cells = _load(text, self._wanted)
             except RowRejected as rejected:
-                dispositions[line] = Disposition.REJECTED
-                number = frame.first_line + line
-                log.add(rejected.reason, line=number, offset=offset, raw=raw, column=rejected.column)
-        return from_exact(rows, self.spec.columns)
+                refused[line] = rejected
+                continue
+            lines = groups.setdefault(tuple(cells), _Lines())
+            lines.numbers.append(line)
+            lines.texts.append(list(cells.values()))
+        parts = [part for names, lines in groups.items() for part in self._typed(names, lines, refused)]
+        for line in sorted(refused):
+            dispositions[line] = Disposition.REJECTED
+            log.add(
+                refused[line].reason,
+                line=frame.first_line + line,
+                offset=frame.offset + int(frame.starts[line]),
+                raw=frame.line(line),
+                column=refused[line].column,
+            )
+        return in_file_order(parts, self.spec.columns)
 
     def take_overlong(self, number: int) -> Disposition:
         """Nothing stands before the first line: an overlong one is a reject like any other."""
         return Disposition.REJECTED
 
-    def _row(self, line: int, cells: dict[str, str]) -> ExactRow:
-        names = tuple(cells)
-        binding = self._bind(names)
-        if binding is None:
-            raise RowRejected(RejectReason.MISSING_VALUE)
-        texts = list(cells.values())
+    def _typed(
+        self, names: tuple[str, ...], lines: _Lines, refused: dict[int, RowRejected]
+    ) -> Iterator[Candidates]:
+        """The rows of lines that have the same keys; those that are none are added to `refused`."""
+        bound = self._bind(names)
+        if bound is None:
+            refused |= {number: RowRejected(RejectReason.MISSING_VALUE) for number in lines.numbers}
+            return
+        doubtful = np.ones(len(lines.numbers), dtype=np.bool_)
+        if len(lines.numbers) >= _FEWEST_FOR_COLUMNS:
+            plain, doubtful = self._columns(bound, lines)
+            yield plain.filter(~doubtful)
+        exact: list[ExactRow] = []
+        for at in np.flatnonzero(doubtful).tolist():
+            try:
+                exact.append(self._row(bound, lines.numbers[at], lines.texts[at]))
+            except RowRejected as rejected:
+                refused[lines.numbers[at]] = rejected
+        if exact:
+            yield from_exact(exact, self.spec.columns)
+
+    def _columns(self, bound: _BoundKeys, lines: _Lines) -> tuple[Candidates, NDArray[np.bool_]]:
+        """All lines as typed columns, and which of them have to be read one by one all the same."""
+        binding, rules = bound.binding, bound.binding.rules
+        nulls = pa.array(["", *self._format.null_tokens], pa.string())
+        texts = [pa.array(cells, pa.string()) for cells in zip(*lines.texts, strict=True)]
+        times = [trimmed(texts[cell], self._format) for cell in binding.time_cells]
+        time = times[0] if len(times) == 1 else pc.binary_join_element_wise(*times, " ")
+        stamps = parse_stamps(
+            time.fill_null(""),
+            self.spec.event_time.layouts,
+            numbers=rules.numbers,
+            start_us=binding.start_us,
+        )
+        doubtful = ~stamps.ok
+        columns: list[pa.Array[Any]] = []
+        for cell, column in bound.cells:
+            if cell is None:
+                columns.append(constant_column(None, column, len(lines.numbers)))
+                doubtful |= not column.nullable
+                continue
+            raw = texts[cell]
+            is_absent = pc.is_in(raw, nulls)
+            finished = finish_column(
+                pc.if_else(is_absent, pa.scalar(None, pa.string()), raw), column, rules=rules
+            )
+            columns.append(finished.values)
+            if finished.doubtful is not None:
+                doubtful |= finished.doubtful
+        numbers = np.array(lines.numbers, dtype=np.int64)
+        return Candidates(numbers, stamps.us, stamps.is_local, columns), doubtful
+
+    def _row(self, bound: _BoundKeys, line: int, texts: list[str]) -> ExactRow:
+        binding = bound.binding
         times = [texts[cell].strip(BLANKS) for cell in binding.time_cells]
         if any(is_null(time, self._format) for time in times):
             raise RowRejected(RejectReason.MISSING_TIME)
@@ -85,26 +155,44 @@ class JsonLinesParser:
             " ".join(times), layouts, numbers=binding.rules.numbers, start_us=binding.start_us
         )
         values = [
-            read_value(
-                _ABSENT if bound.cell is None else texts[bound.cell],
-                replace(bound.column, nullable=column.nullable),
-                rules=binding.rules,
-            )
-            for bound, column in zip(binding.columns, self.spec.columns, strict=True)
+            read_value(_ABSENT if cell is None else texts[cell], column, rules=binding.rules)
+            for cell, column in bound.cells
         ]
         return ExactRow(line, stamp, values)
 
-    def _bind(self, names: tuple[str, ...]) -> Binding | None:
+    def _bind(self, names: tuple[str, ...]) -> _BoundKeys | None:
         """Tie the columns to one set of keys; a key that a line lacks is null there, event time excepted."""
         if names not in self._bindings:
             if len(self._bindings) > _MAX_KEY_SETS:
                 self._bindings.clear()
             optional = tuple(replace(column, required=False, nullable=True) for column in self._spec.columns)
             try:
-                self._bindings[names] = bind_header(replace(self._spec, columns=optional), names, {})
+                binding = bind_header(replace(self._spec, columns=optional), names, {})
             except UnreadableFileError:
                 self._bindings[names] = None
+            else:
+                cells = tuple(
+                    (bound.cell, replace(bound.column, nullable=column.nullable))
+                    for bound, column in zip(binding.columns, self.spec.columns, strict=True)
+                )
+                self._bindings[names] = _BoundKeys(binding, cells)
         return self._bindings[names]
+
+
+@dataclass(frozen=True, slots=True)
+class _BoundKeys:
+    """The columns tied to one set of keys: where each stands (None: nowhere), and what it has to be."""
+
+    binding: Binding
+    cells: tuple[tuple[int | None, Column], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Lines of a frame that have the same keys: their numbers there, and the texts of each by key."""
+
+    numbers: list[int] = field(default_factory=list)
+    texts: list[list[str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +220,7 @@ def _load(text: str, wanted: _Wanted) -> dict[str, str]:
         # Each of them is a Python object: a line of brackets takes twenty-five times its length.
         raise RowRejected(RejectReason.LINE_TOO_LONG)
     try:
-        value = json.loads(text, parse_float=str, parse_int=str, parse_constant=str)
+        value = _DECODER.decode(text)
     except (ValueError, RecursionError):
         raise RowRejected(RejectReason.BAD_JSON) from None
     if not isinstance(value, dict):

@@ -89,6 +89,14 @@ def row_schema(table: ReadingsTable) -> pa.Schema:
     return pa.schema(fields)
 
 
+def fact_schema(table: ReadingsTable) -> pa.Schema:
+    """As `row_schema`, with the numbers that a table holds in the place of dimension values."""
+    schema = row_schema(table)
+    for column in table.dimensions:
+        schema = schema.set(schema.get_field_index(column.name), pa.field(column.name, pa.int32()))
+    return schema
+
+
 def digest_rows(rows: pa.Table, source_uris: Sequence[str], sources: Any) -> str:
     """Hashes of all that the rows say, block after block: readings, folds, and where they came from.
 

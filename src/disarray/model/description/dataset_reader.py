@@ -148,6 +148,7 @@ def _read_dataset(
     table.optional("events", lambda value: value, None)
     _check_conflict(table, dataset)
     _check_events(table, dataset)
+    _check_dimensions(table, dataset)
     if dataset.events is not None and "order_by" not in table.values:
         # Which events share a delivery is chance: among equal times, their files must not decide about the order.
         dataset = replace(dataset, order_by=dataset.key.columns)
@@ -249,6 +250,16 @@ def _check_events(table: Table, dataset: Dataset) -> None:
             "events",
             'give a key: the columns that tell events apart, or "none" where every event is a reading',
         )
+
+
+def _check_dimensions(table: Table, dataset: Dataset) -> None:
+    if dataset.store is Store.LAKE:
+        for column in dataset.columns:
+            if column.is_dimension:
+                table.refuse(
+                    f"columns.{column.name}.dimension",
+                    'the lake has no dimensions, a table of readings has: give store = "timescale", or remove it',
+                )
 
 
 def _read_limits(table: Table) -> RejectLimits:

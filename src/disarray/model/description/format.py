@@ -171,6 +171,7 @@ class Column:
     layouts: tuple[TimeLayout, ...] = ()  # timestamp columns: tried in order, the first that fits wins
     origin: Origin = Origin.CELL
     alternatives: tuple[Alternative, ...] = ()  # tried in order where `source` is not in the header
+    is_dimension: bool = False  # a table of readings names its values by number; of type string alone
 
     def in_header(self, header: tuple[str, ...]) -> tuple[int, Column] | None:
         """The index of its cell, and the column with the conversion that holds for that header."""

@@ -29,6 +29,7 @@ _ONLY_FOR = {
     "or": ColumnType.FLOAT64,
     "nonfinite": ColumnType.FLOAT64,
     "layouts": ColumnType.TIMESTAMP,
+    "dimension": ColumnType.STRING,
 }
 
 
@@ -67,6 +68,7 @@ def _read_column(own_name: str, table: Table, fields: Sequence[PreambleField]) -
         layouts=stamps,
         origin=Origin.PREAMBLE if field else Origin.CELL,
         alternatives=tuple(_read_alternative(other) for other in table.array("or", "alternative")),
+        is_dimension=table.optional("dimension", boolean, False),
     )
     table.close()
     return column

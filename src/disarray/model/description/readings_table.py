@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -27,17 +28,25 @@ _TAKEN = frozenset(
     {SUBJECT_KEY, EVENT_AT, CHANNEL_COLUMN, ORDINAL, POSITION_COLUMN, "source_uri", "is_final"}
 )
 
+# What else is called `<dataset>_…`: the views, the index, and the partition of a month.
+_OWN_SUFFIXES = ("running", "joined", "in_order")
+_MONTH = re.compile(r"y\d+m\d\d")
+
 LONGEST_IDENTIFIER = 63
 USUAL_CHUNK_US = 7 * DAY
 
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """A declared column, and what it is called in the table."""
+    """A declared column, and what it is called in the table.
+
+    With `dimension` the table holds numbers in its place, and the table of that name says which value each stands for.
+    """
 
     column: str
     name: str
     type: ColumnType
+    dimension: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +74,36 @@ class ReadingsTable:
     metrics: tuple[TableMetric, ...]
 
     @property
+    def dimensions(self) -> tuple[TableColumn, ...]:
+        """The columns whose values lie in tables of their own, in the order in which those are written to.
+
+        Every commit takes this order, and within a column that of the values: no two of them can wait for each other.
+        """
+        return tuple(
+            sorted(
+                (column for column in self.columns if column.dimension is not None),
+                key=lambda column: column.name,
+            )
+        )
+
+    @property
     def definition(self) -> dict[str, Any]:
-        """As the database is told; equal definitions need no change of the table."""
+        """As the database is told; equal definitions need no change of the table.
+
+        What only a table with dimensions has is left out of the others: their definitions stay what they were.
+        """
+        joined = {"joined": identifier(f"{self.dataset}_joined")} if self.dimensions else {}
         return {
             "table": self.name,
             "running": self.running,
+            **joined,
             "segment_us": self.segment_length_us,
             "chunk_us": self.chunk_us,
-            "columns": [{"name": column.name, "type": column.type.value} for column in self.columns],
+            "columns": [
+                {"name": column.name, "type": column.type.value}
+                | ({} if column.dimension is None else {"dimension": column.dimension})
+                for column in self.columns
+            ],
             "metrics": [
                 {
                     "metric": metric.metric,
@@ -103,7 +134,13 @@ def readings_table(dataset: Dataset) -> ReadingsTable:
         segment_length_us=dataset.segment_length_us,
         chunk_us=chunk_length(dataset),
         columns=tuple(
-            TableColumn(column.name, names[column.name], column.type) for column in dataset.columns
+            TableColumn(
+                column.name,
+                names[column.name],
+                column.type,
+                _dimension_table(dataset.name, column.name) if column.is_dimension else None,
+            )
+            for column in dataset.columns
         ),
         metrics=tuple(_metric(metric, totals[metric.name]) for metric in dataset.metrics),
     )
@@ -121,6 +158,11 @@ def identifier(name: str) -> str:
     if len(name) <= LONGEST_IDENTIFIER:
         return name
     return f"{name[: LONGEST_IDENTIFIER - 9]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _dimension_table(dataset: str, column: str) -> str:
+    is_taken = column in _OWN_SUFFIXES or _MONTH.fullmatch(column)
+    return identifier(f"{dataset}_{column}_values" if is_taken else f"{dataset}_{column}")
 
 
 def _metric(metric: Metric, name: str) -> TableMetric:

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 PARSE_RULES = 1
 SCAN_RULES = 1
 
-# For people only: they change no bit of a reading or a result.
-_WORDS_ONLY = frozenset({"title", "unit", "description"})
+# For people, or about how a table holds a column: they change no bit of a reading or a result.
+_CHANGE_NO_BIT = frozenset({"title", "unit", "description", "is_dimension"})
 _EXPRESSIONS = (Literal, ColumnRef, Negate, Not, IsNull, Binary, Call, Case)
 
 
@@ -124,7 +124,7 @@ def _plain(value: object) -> object:
         return canonical_text(value)
     if is_dataclass(value):
         own = {field.name: getattr(value, field.name) for field in fields(value)}
-        return {key: _plain(part) for key, part in own.items() if key not in _WORDS_ONLY}
+        return {key: _plain(part) for key, part in own.items() if key not in _CHANGE_NO_BIT}
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, time):

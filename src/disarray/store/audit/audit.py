@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disarray.control import audit as control_audit
-from disarray.control import audit_catalog, moving_files, verification
+from disarray.control import audit_catalog, dimensions, moving_files, verification
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.store.audit.bases import RULE as BASES
@@ -22,6 +22,7 @@ from disarray.store.audit.lake_files import (
     find_orphans,
 )
 from disarray.store.audit.rules import RULES
+from disarray.store.audit.tables import find_changed_rows
 from disarray.store.belonging import belonging_files
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *control_audit.audit_files(connection, since=settings.since, limit=limit),
             *audit_catalog.audit_readings(connection, limit=limit),
             *audit_catalog.audit_commits(connection, limit=limit),
+            *dimensions.audit_dimensions(connection, limit=limit),
             *control_audit.audit_leases(
                 connection, since=settings.since, patience=settings.patience, limit=limit
             ),
@@ -98,6 +100,8 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
     if settings.is_deep:
         found += islice(find_changed_files(lake, live), limit)
         found += islice(find_misread_segments(connection, lake), limit)
+        found += dimensions.audit_numbers(connection, limit=limit)
+        found += islice(find_changed_rows(connection), limit)
     return list(_verdicts(found, notes, is_deep=settings.is_deep))
 
 

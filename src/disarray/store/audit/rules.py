@@ -38,6 +38,11 @@ _RESTORE = (
 )
 _REPORT = "This is a fault of disarray: keep the database as it is, and report it with this output"
 
+_DIMENSIONS = (
+    "Restore the values from a backup; or remove dimension = true from the column and start a worker: its rows are "
+    "made anew from the lake"
+)
+
 RULES = (
     Rule(
         "pending_files_are_queued",
@@ -104,6 +109,12 @@ RULES = (
         Guarantee.CONFLUENCE,
         "Parts of these rollups are not found where somebody asks for their time.",
         _VERIFY + "; then disarray files reingest for a file of the segment",
+    ),
+    Rule(
+        "dimension_values_are_as_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Readings in tables name these values, and they no longer say what was written.",
+        _DIMENSIONS,
     ),
     Rule(
         "bases_follow_from_summaries",
@@ -246,6 +257,20 @@ RULES = (
         Guarantee.NO_DOUBLE_EFFECT,
         "Bytes of the lake changed since they were written.",
         _RESTORE,
+        is_deep=True,
+    ),
+    Rule(
+        "rows_name_values_that_exist",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Rows of these tables name dimension values that are gone, and show NULL in their place.",
+        _DIMENSIONS,
+        is_deep=True,
+    ),
+    Rule(
+        "tables_hold_what_was_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Rows of these segments changed since they were copied into their table. The lake has what the files said.",
+        _VERIFY + "; then disarray files reingest for a file of the segment writes its rows anew",
         is_deep=True,
     ),
     Rule(

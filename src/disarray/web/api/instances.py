@@ -25,33 +25,33 @@ class InstanceDecision:
 
 
 @dataclass(frozen=True)
-class InstanceTold:
+class InstanceStanding:
     """How the instance stands now; it learns of it with its next claim."""
 
     instance_name: str
     state: InstanceState
 
 
-def pause_instance(call: Call, asked: InstanceDecision) -> InstanceTold:
+def pause_instance(call: Call, asked: InstanceDecision) -> InstanceStanding:
     """Let an instance claim nothing until it is resumed."""
-    return _tell(call, asked, instances.pause_instance)
+    return _decide(call, asked, instances.pause_instance)
 
 
-def drain_instance(call: Call, asked: InstanceDecision) -> InstanceTold:
+def drain_instance(call: Call, asked: InstanceDecision) -> InstanceStanding:
     """Let this life of an instance finish what it has and claim nothing more."""
-    return _tell(call, asked, instances.drain_instance)
+    return _decide(call, asked, instances.drain_instance)
 
 
-def resume_instance(call: Call, asked: InstanceDecision) -> InstanceTold:
+def resume_instance(call: Call, asked: InstanceDecision) -> InstanceStanding:
     """Let an instance that is paused or draining claim again."""
-    return _tell(call, asked, instances.resume_instance)
+    return _decide(call, asked, instances.resume_instance)
 
 
-def _tell(call: Call, asked: InstanceDecision, decide: Callable[..., None]) -> InstanceTold:
+def _decide(call: Call, asked: InstanceDecision, decide: Callable[..., None]) -> InstanceStanding:
     decide(call.connection, asked.instance_name, reason=asked.reason, by=call.who)
     state = instances.instance_state(call.connection, asked.instance_name)
     assert state is not None
-    return InstanceTold(asked.instance_name, state)
+    return InstanceStanding(asked.instance_name, state)
 
 
 ROUTES = (
@@ -70,7 +70,7 @@ ROUTES = (
         scope=Scope.OPERATE,
         summary="Let a worker claim nothing until it is resumed; it finishes what it has",
         asks=InstanceDecision,
-        answers=InstanceTold,
+        answers=InstanceStanding,
         handle=pause_instance,
         refusals=(404,),
     ),
@@ -80,7 +80,7 @@ ROUTES = (
         scope=Scope.OPERATE,
         summary="Let a worker finish what it has and claim nothing more until it is started again",
         asks=InstanceDecision,
-        answers=InstanceTold,
+        answers=InstanceStanding,
         handle=drain_instance,
         refusals=(404,),
     ),
@@ -90,7 +90,7 @@ ROUTES = (
         scope=Scope.OPERATE,
         summary="Let a worker that is paused or draining claim again",
         asks=InstanceDecision,
-        answers=InstanceTold,
+        answers=InstanceStanding,
         handle=resume_instance,
         refusals=(404,),
     ),

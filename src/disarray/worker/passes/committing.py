@@ -49,7 +49,8 @@ def commit_work(
             transaction(connection),
         ):
             failpoint("commit.begun", connection, about=commit.subject_key)
-            for plan in subject.plans:
+            # In one order everywhere, so that commits which bring the same new dimension values never deadlock.
+            for plan in sorted(subject.plans, key=lambda each: each.dataset):
                 write_rows(connection, workplace, plan, scanned=subject.scanned, fence=commit.fence)
             changes = commits.commit_subject(
                 connection, prepared, workplace.holder, max_shift_rows=workplace.max_shift_rows

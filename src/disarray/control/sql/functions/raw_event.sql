@@ -11,6 +11,8 @@ declare
     v_now constant timestamptz := clock();
     v_seen constant integer := coalesce(cardinality(p_events), 0);
     v_id_fields constant text[] := event_id_fields(p_dataset);
+    -- The way to the id where that is one field, and to the event itself where it has none.
+    v_id_path constant text[] := coalesce(string_to_array(v_id_fields[1], '.'), '{}');
     v_first_id bigint;
     v_payloads jsonb[];
     v_reasons text[];
@@ -37,7 +39,21 @@ begin
         select
             given.place,
             given.payload,
-            coalesce(given.reason, event_refusal(given.event, given.payload, v_id_fields)) as reason
+            -- Nearly all events are short, flat and ordinary. To see that here costs a third of asking event_refusal.
+            case
+                when jsonb_typeof(given.payload) <> 'object'
+                    -- Written out it has a blank more after each comma and colon, and is never twice as long.
+                    or octet_length(given.event) > 32768
+                    or given.event like '%{%{%'
+                    or given.event like '%[%'
+                    or given.event ~ '[eE][+-]?[0-9]{3}'
+                    or cardinality(v_id_fields) > 1
+                    or coalesce(given.payload #> v_id_path, 'null') = 'null'
+                    or (select count(*) from json_object_keys(given.event::json))
+                    > (select count(*) from jsonb_object_keys(given.payload))
+                    or given.payload is null
+                then coalesce(given.reason, event_refusal(given.event, given.payload, v_id_fields))
+            end as reason
         from unnest(p_events, v_payloads, v_reasons) with ordinality as given (event, payload, reason, place)
     ),
 
@@ -46,7 +62,11 @@ begin
         select
             v_first_id + judged.place - 1,
             p_dataset,
-            event_hash(judged.payload, v_id_fields),
+            case cardinality(v_id_fields)
+                -- What event_hash gives, without a call for each.
+                when 1 then sha256(convert_to(jsonb_build_array(judged.payload #> v_id_path)::text, 'UTF8'))
+                else event_hash(judged.payload, v_id_fields)
+            end,
             judged.payload,
             v_now,
             caller(),

@@ -227,9 +227,12 @@ stable
 as $$
 select
     declared.name,
-    disarray.readings_type(declared.type),
-    format('Declared as %s.', declared.type)
-from jsonb_to_recordset(p_definition -> 'columns') as declared (name text, type text)
+    case when declared.dimension is null then disarray.readings_type(declared.type) else 'integer' end,
+    case
+        when declared.dimension is null then format('Declared as %s.', declared.type)
+        else format('Declared as %s; telemetry.%s says which value each number stands for.', declared.type, declared.dimension)
+    end
+from jsonb_to_recordset(p_definition -> 'columns') as declared (name text, type text, dimension text)
 union all
 select
     folded.local,
@@ -254,6 +257,7 @@ as $$
 declare
     v_table constant text := p_definition ->> 'table';
     v_view constant text := p_definition ->> 'running';
+    v_joined constant text := coalesce(p_definition ->> 'joined', p_known ->> 'joined');
     v_relation regclass := to_regclass(format('telemetry.%I', v_table));
     v_is_known constant boolean := p_known is not null;
     v_timescale text;
@@ -269,12 +273,20 @@ begin
         where
             other.dataset <> p_dataset
             and (
-                other.definition ->> 'table' in (v_table, v_view)
-                or other.definition ->> 'running' in (v_table, v_view)
+                other.definition ->> 'table' in (v_table, v_view, v_joined)
+                or other.definition ->> 'running' in (v_table, v_view, v_joined)
+                or other.definition ->> 'joined' in (v_table, v_view, v_joined)
             )
-    ) or (v_relation is not null and not v_is_known) then
-        raise exception 'telemetry.% or telemetry.% is taken: dataset % can have no table of that name. Nothing was changed.',
-            v_table, v_view, p_dataset
+    ) or exists (
+        select
+        from disarray.dimension as valued
+        where valued.table_name in (v_table, v_view, v_joined)
+    )
+    or (v_relation is not null and not v_is_known)
+    or (to_regclass(format('telemetry.%I', v_view)) is not null and not v_is_known)
+    or (to_regclass('telemetry.' || quote_ident(v_joined)) is not null and p_known ->> 'joined' is null) then
+        raise exception 'telemetry.% is taken: dataset % can have no table or view of that name. Nothing was changed.',
+            concat_ws(' or telemetry.', v_table, v_view, v_joined), p_dataset
         using errcode = 'DA001', hint = 'Give the dataset another name, or move what is there.';
     end if;
     if v_relation is null then
@@ -315,6 +327,10 @@ begin
         v_relation := to_regclass(format('telemetry.%I', v_table));
     end if;
     execute format('drop view if exists telemetry.%I', v_view);
+    if v_joined is not null then
+        execute format('drop view if exists telemetry.%I', v_joined);
+    end if;
+    perform disarray.put_dimensions(p_dataset, p_definition);
     for v_column in
         select
             wanted.*,
@@ -347,13 +363,15 @@ begin
             and known.table_digest is not null;
         perform disarray.queue_copies(p_dataset, null);
     end if;
+    perform disarray.put_joined_view(p_dataset, p_definition);
     perform disarray.put_running_view(p_dataset, p_definition);
     update disarray.dataset_store as known
     set definition = p_definition
     where known.dataset = p_dataset;
 exception
     when dependent_objects_still_exist then
-        raise exception 'the definition of dataset % changed, and views of yours depend on telemetry.%. Nothing was changed.', p_dataset, v_view
+        raise exception 'the definition of dataset % changed, and views of yours depend on telemetry.%. Nothing was changed.',
+            p_dataset, concat_ws(' or telemetry.', v_view, v_joined, v_table)
         using errcode = 'DA001', hint = 'Drop them, start again, and create them anew.';
 end
 $$;
@@ -448,7 +466,7 @@ begin
             group by open.subject_key
         ) as stale on stale.subject_key = reading.subject_key
         left join disarray.reading_source as source on source.source_id = reading._source_id',
-        p_definition ->> 'running', v_columns, v_values, p_definition ->> 'table', v_joins, p_dataset, p_dataset, p_dataset
+        p_definition ->> 'running', v_columns, v_values, coalesce(p_definition ->> 'joined', p_definition ->> 'table'), v_joins, p_dataset, p_dataset, p_dataset
     );
     execute format(
         'comment on view telemetry.%I is %L', p_definition ->> 'running',
