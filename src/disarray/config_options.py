@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import assert_never
 
-from disarray.model.description.spec_values import any_text, duration, integer, text
+from disarray.model.description.spec_values import any_text, duration, integer, several, text
 from disarray.model.duration import DAY, HOUR, LONGEST, SECOND
 
 
@@ -17,6 +17,7 @@ class Kind(Enum):
     PATH = "path"
     NUMBER = "number"
     LENGTH = "length of time"
+    WORDS = "list of words"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Option:
             case Kind.LENGTH:
                 duration(at_least=self.at_least, at_most=self.at_most)(value)
                 return text(value)
+            case Kind.WORDS:
+                return ", ".join(several(text)(value)) if isinstance(value, list) else any_text(value)
             case _:
                 assert_never(self.kind)
 
@@ -187,6 +190,100 @@ OPTIONS = (
         at_most=100,
     ),
     Option(
+        "hooks.allow",
+        None,
+        'where hooks may connect to: `["hooks.example.com", "127.0.0.1:8080", "10.0.0.0/8"]`; nowhere else. A name '
+        "that leads to an address that is not public needs that address as well",
+        Kind.WORDS,
+        own_flag="--hooks-allow",
+        own_variable="DISARRAY_HOOKS_ALLOW",
+    ),
+    Option(
+        "hooks.every",
+        "2 s",
+        "how often a worker looks for messages to hooks that are due",
+        Kind.LENGTH,
+        own_flag="--hooks-every",
+        own_variable="DISARRAY_HOOKS_EVERY",
+        at_least=SECOND // 10,
+    ),
+    Option(
+        "hooks.check_every",
+        "1 min",
+        "how often workers look for subjects that are silent or stale for too long",
+        Kind.LENGTH,
+        own_flag="--hooks-check-every",
+        own_variable="DISARRAY_HOOKS_CHECK_EVERY",
+        at_least=SECOND,
+    ),
+    Option(
+        "backfill.on_workers",
+        "yes",
+        "whether workers process chunks of backfills: `yes` or `no`; jobs run SQL of an operator with their rights",
+        own_variable="DISARRAY_BACKFILL_ON_WORKERS",
+    ),
+    Option(
+        "backfill.functions",
+        None,
+        "which Python functions of jobs a worker may call, as `module:name` with commas between; without it none",
+        own_variable="DISARRAY_BACKFILL_FUNCTIONS",
+    ),
+    Option(
+        "backfill.max_concurrency",
+        "2",
+        "how many chunks of a job are processed at once, over all workers, where its file says nothing",
+        Kind.NUMBER,
+        own_variable="DISARRAY_BACKFILL_MAX_CONCURRENCY",
+        at_least=1,
+        at_most=1000,
+    ),
+    Option(
+        "backfill.rate_limit_per_second",
+        "0",
+        "how many rows a second a job may take, over all workers, where its file says nothing; 0: as many as it can",
+        Kind.NUMBER,
+        own_variable="DISARRAY_BACKFILL_RATE_LIMIT",
+        at_most=1_000_000_000,
+    ),
+    Option(
+        "backfill.target_duration",
+        "150 ms",
+        "chunks grow and shrink until one takes so long: about as long as a row may be locked",
+        Kind.LENGTH,
+        own_variable="DISARRAY_BACKFILL_TARGET_DURATION",
+        at_least=SECOND // 1000,
+        at_most=60 * SECOND,
+    ),
+    Option(
+        "backfill.max_commit_p99",
+        "30 s",
+        "a backfill waits while p99 of live commits, from claim to commit, is more than this",
+        Kind.LENGTH,
+        own_variable="DISARRAY_BACKFILL_MAX_COMMIT_P99",
+    ),
+    Option(
+        "backfill.max_queue_age",
+        "2 min",
+        "a backfill waits while an item of the live lane has waited longer than this",
+        Kind.LENGTH,
+        own_variable="DISARRAY_BACKFILL_MAX_QUEUE_AGE",
+    ),
+    Option(
+        "backfill.max_lock_waits",
+        "20",
+        "a backfill waits while more sessions than this wait for a lock on the server of its table",
+        Kind.NUMBER,
+        own_variable="DISARRAY_BACKFILL_MAX_LOCK_WAITS",
+        at_most=1_000_000,
+    ),
+    Option(
+        "backfill.max_replication_lag",
+        "30 s",
+        "a backfill waits while a replica of that server is further behind than this",
+        Kind.LENGTH,
+        own_variable="DISARRAY_BACKFILL_MAX_REPLICATION_LAG",
+    ),
+    Option(
         "api.host",
         "127.0.0.1",
         "where the REST server listens; elsewhere than on this machine callers need a token",
@@ -294,6 +391,13 @@ OPTIONS = (
         "housekeeping.keep_inbox",
         "90 d",
         "how long an event of the inbox that is done is known: sent again after that, it is new",
+        Kind.LENGTH,
+        at_least=DAY,
+    ),
+    Option(
+        "housekeeping.keep_effects",
+        "90 d",
+        "how long messages to hooks are kept that were sent",
         Kind.LENGTH,
         at_least=DAY,
     ),

@@ -10,13 +10,18 @@ from typing import TYPE_CHECKING
 
 from disarray.agent.agent import Agent
 from disarray.agent.settings import agent_settings
+from disarray.backfill.serving_jobs import JobServer
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
+from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
+from disarray.worker.process.messaging import Messenger
+from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
+from disarray.worker.process.settings import serves_backfills
 
 if TYPE_CHECKING:
     import threading
@@ -59,7 +64,29 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    if (tables := place.puller) is not None:
+        puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
+        services["sources"] = ThreadService("sources", puller.run, ended=stop)
+    if place.hook_settings.hooks:
+        refuse_unusable_hooks(place.hook_settings)
+        messenger = Messenger(place.pool, place.holder, place.hook_settings)
+        services["hooks"] = ThreadService("hooks", messenger.run, ended=stop)
     return services
+
+
+def make_backfiller(
+    config: Config, place: Workplace, *, settings: WorkerSettings, stop: threading.Event
+) -> dict[str, Service]:
+    """The thread that processes chunks of backfills; none where `backfill.on_workers` says so."""
+    if not serves_backfills(config):
+        return {}
+    server = JobServer(
+        dsn=database_of(config),
+        holder=place.holder,
+        lease_seconds=settings.lease_seconds,
+        functions=frozenset(config.words("backfill.functions")),
+    )
+    return {"backfills": ThreadService("backfills", server.serve, ended=stop)}
 
 
 def make_rest_server(config: Config, place: Workplace) -> RestServer:

@@ -81,7 +81,25 @@ grant execute on function
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
-    disarray.forget_raw_events
+    disarray.forget_raw_events,
+    disarray.register_hooks,
+    disarray.note_conditions,
+    disarray.claim_side_effect,
+    disarray.settle_side_effect,
+    disarray.release_side_effect,
+    disarray.forget_side_effects,
+    disarray.lock_backfill_scan,
+    disarray.add_backfill_chunk,
+    disarray.claim_backfill_chunk,
+    disarray.assert_backfill_chunk_held,
+    disarray.complete_backfill_chunk,
+    disarray.fail_backfill_chunk,
+    disarray.stop_backfill,
+    disarray.note_backfill_hold,
+    disarray.claim_backfill_verification,
+    disarray.renew_backfill_verification,
+    disarray.record_backfill_verdict,
+    disarray.list_active_backfills
 to disarray_worker;
 
 grant execute on function
@@ -107,7 +125,11 @@ grant execute on function
     disarray.revoke_token,
     disarray.begin_request,
     disarray.keep_answer,
-    disarray.decide_source
+    disarray.decide_source,
+    disarray.resend_side_effects,
+    disarray.start_backfill,
+    disarray.decide_backfill,
+    disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
@@ -118,6 +140,9 @@ grant execute on function
     disarray.high_event_us,
     disarray.load_fingerprints,
     disarray.load_file_homes,
+    disarray.load_file_parts,
+    disarray.load_part_deliveries,
+    disarray.load_part_parents,
     disarray.load_moving_files,
     disarray.queue_moves,
     disarray.matching_rules,
@@ -132,7 +157,8 @@ grant execute on function
     disarray.drop_old_events,
     disarray.list_cold_segments,
     disarray.list_expired_segments,
-    disarray.list_dead_lake_files
+    disarray.list_dead_lake_files,
+    disarray.note_side_effects
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -153,6 +179,12 @@ grant execute on function
     disarray.list_dead_letters,
     disarray.list_raw_events,
     disarray.count_raw_events,
+    disarray.list_hooks,
+    disarray.list_side_effects,
+    disarray.count_side_effects,
+    disarray.list_backfills,
+    disarray.list_backfill_chunks,
+    disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -166,6 +198,7 @@ grant execute on function
     disarray.count_moving_files,
     disarray.list_known_files,
     disarray.list_unmatched_files,
+    disarray.list_split_files,
     disarray.count_rebuilt,
     disarray.list_quarantine,
     disarray.load_segments,
