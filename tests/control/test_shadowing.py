@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import psycopg
+import pyarrow as pa
 import pytest
 from psycopg import sql
 from psycopg.types.json import Jsonb
@@ -57,6 +58,10 @@ from disarray.control import (
 )
 from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
 from disarray.control.moving_files import HandOver, Move
+from disarray.control.records import Records
+from disarray.kernels.binary_records import encode_records
+from disarray.kernels.scanning.rollup_blocks import RollupBlock
+from disarray.kernels.scanning.summaries import SUMMARY_SCHEMA
 from disarray.model.catalog_changes import CatalogChanges
 from disarray.model.description.dataset import Store, Version
 from disarray.model.fragments import FragmentEntry, FragmentState, LakeFile
@@ -195,8 +200,9 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "metric": "sum", "piece": 0, "readings": 2, "points": 2, "total_int": 7,
         "first_us": 1, "first_int": 3, "last_us": 2, "last_int": 4, "first_reading_us": 1, "last_reading_us": 2,
     }  # fmt: skip
-    part = keys | {
-        "rollup": "daily", "aggregate": "n", "bucket_us": 0, "bucket_end_us": 10, "label": "", "points": 2,
+    block = {
+        "rollup": "daily", "segment_us": 0, "block": 0, "first_bucket_us": 0, "last_bucket_end_us": 10,
+        "channels": [""], "buckets_us": [0], "bucket_ends_us": [10], "labels": [""], "aggregates": ["n"], "points": [2],
     }  # fmt: skip
     run_id = uuid.uuid4()
     commits.commit_subject(
@@ -208,7 +214,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
             datasets=[
                 DatasetCommit(
                     dataset="cells", parse_version="p1", scan_version="s1", changes=changes, segments=[segment],
-                    metrics=[summary], rollups=[part], source_uris=["file:///cell"], restate_before_us=10,
+                    metrics=[summary], rollups=[block], source_uris=["file:///cell"], restate_before_us=10,
                 )
             ],
             lake_files=[LakeFile(path="x.parquet", bytes=1, checksum="c")],
@@ -248,7 +254,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
                 DatasetCommit(
                     dataset="cells", parse_version="p1", scan_version="s1",
                     segments=[segment | {"revision": 1, "digest": "e"}], metrics=[summary | {"total_int": 9}],
-                    changes=CatalogChanges(added=(), dropped=(), cut=(), released=()), rollups=[part],
+                    changes=CatalogChanges(added=(), dropped=(), cut=(), released=()), rollups=[block],
                     source_uris=["file:///more"], restate_before_us=10, restates=True,
                     profile=Profile(segments=[0], stretches=[stretch]),
                 )
@@ -639,22 +645,21 @@ def everything_about_a_definition(session: Connection) -> None:
         run_id=uuid.uuid4(), subject_key="CELL1", fence=item.fence, datasets=[part], completions={item.queue_id: {}},
         read_again={"file:///cell": {"content_hash": "h", "parse_version": "p1"}}, rows_follow=True,
     )  # fmt: skip
-    row = {"metric": "more", "channel": "", "segment_us": 0, "piece": 0, "readings": 1, "points": 0}
-    bucket = {
-        "rollup": "r",
-        "aggregate": "n",
-        "channel": "",
-        "bucket_us": 0,
-        "segment_us": 0,
-        "bucket_end_us": 1,
-        "label": "",
-        "points": 1,
-    }
+    numbers = {
+        "metric": "more", "channel": "", "segment_us": 0, "piece": 0, "readings": 1, "first_reading_us": 0,
+        "last_reading_us": 0, "points": 0,
+    }  # fmt: skip
+    summaries = encode_records(pa.Table.from_pylist([numbers], schema=SUMMARY_SCHEMA))
+    block = RollupBlock.of_document(
+        {
+            "rollup": "r", "segment_us": 0, "block": 0, "first_bucket_us": 0, "last_bucket_end_us": 1, "channels": [""],
+            "buckets_us": [0], "bucket_ends_us": [1], "labels": [""], "aggregates": ["n"], "points": [1],
+        }
+    )  # fmt: skip
     with session.transaction():
         prepared = commits.prepare_commit(commit)
         changes = commits.commit_subject(session, prepared, holder)
-        document = json.dumps({"metrics": [row], "rollups": [bucket]}).encode()
-        commits.put_rows(session, commit, "cells", [document])
+        commits.put_rows(session, commit, "cells", Records(1, [summaries]), Records(1, [block.record()]))
         commits.finish_commit(session, prepared, changes)
     assert definitions.count_rebuilt(session, "cells") == (1, 2)
 

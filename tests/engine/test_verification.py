@@ -103,7 +103,7 @@ def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:
     found = plant.verify()
     assert found.is_identical()
     assert found.files == 2
-    for table in ("file_info", "fragment", "segment", "segment_metric", "rollup", "subject_version"):
+    for table in ("file_info", "fragment", "segment", "segment_metric", "rollup_block", "subject_version"):
         with plant.pool.connection() as connection:
             statement = f"update disarray.{table} set subject_key = 'T3' where subject_key = 'T2'"
             connection.execute(statement.encode())
@@ -125,11 +125,17 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
     )
     plant.damage(
         """
-        update disarray.rollup set value_int = value_int + 1
-        where ctid = (
-            select min(ctid) from disarray.rollup
-            where subject_key = 'T1' and rollup = 'quarter' and aggregate = 'shots' and value_int is not null
-        )
+        update disarray.rollup_block as damaged set values_int[part.place] = damaged.values_int[part.place] + 1
+        from (
+            select block.ctid, place
+            from disarray.rollup_block as block
+            cross join generate_subscripts(block.values_int, 1) as place
+            where
+                subject_key = 'T1' and rollup = 'quarter' and values_int[place] is not null
+                and aggregates[1 + (place - 1) / cardinality(channels)] = 'shots'
+            limit 1
+        ) as part
+        where damaged.ctid = part.ctid
         """
     )
     plant.damage(

@@ -132,7 +132,10 @@ DAMAGES = {
             and later.first_position > earlier.last_position
     """,
     "segments_count_what_their_fragments_hold": "update disarray.segment set duplicates = duplicates + 1",
-    "numbers_belong_to_a_segment": "update disarray.rollup set segment_us = 7 where subject_key = 'T2'",
+    "numbers_belong_to_a_segment": """
+        update disarray.rollup_block set segment_us = segment_us + 7 where subject_key = 'T2'
+    """,
+    "blocks_span_their_buckets": "update disarray.rollup_block set first_bucket_us = 7 where subject_key = 'T2'",
     "bases_follow_from_summaries": """
         update disarray.segment_metric set base_float = base_float * 1.0000000000000002
         where metric = 'energy' and segment_us = (select max(segment_us) from disarray.segment_metric)

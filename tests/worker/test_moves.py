@@ -319,6 +319,7 @@ def test_a_file_that_came_back_in_one_commit_does_not_leave_with_the_next(
     late = moving.write("cells/3.txt", cell("CELL-A", 1000, hour=10))
     after = moving.write("cells/4.txt", cell("CELL-A", 10000, hour=20))
     monkeypatch.setattr(portions, "COMMIT_ROWS", 4)
+    monkeypatch.setattr(portions, "PARTS_A_ROW", 1)
     for each in (path, late, after):
         moving.notify_as(each, "CELL-A", dataset="cells")
     failed = [queue_id for report in moving.drain() for queue_id in report.failed]

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from disarray.control import commits
 from disarray.control.commits import SubjectCommit
+from disarray.control.records import Records
 from disarray.control.translation import translated_errors
 from disarray.engine.jobs import scan_job
 from disarray.errors import InvalidRequestError
+from disarray.kernels.scanning import rollup_blocks
 from disarray.store import staging
 from disarray.worker.passes import portions, rows
 from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
@@ -62,9 +64,11 @@ spread = { function = "stddev", input = "volts" }
 def limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits so low that the smallest commit is streamed, in several statements, and files come one by one."""
     monkeypatch.setattr(scan_job, "INLINE_ROWS", 3)
-    monkeypatch.setattr(staging, "_DOCUMENT_ROWS", 4)
+    monkeypatch.setattr(staging, "_BATCH_SUMMARIES", 4)
+    monkeypatch.setattr(rollup_blocks, "BLOCK_PARTS", 4)
     monkeypatch.setattr(rows, "STATEMENT_BYTES", 1000)
     monkeypatch.setattr(portions, "COMMIT_ROWS", 30)
+    monkeypatch.setattr(portions, "PARTS_A_ROW", 1)
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +119,18 @@ def test_a_commit_of_many_rows_is_streamed_and_the_driver_holds_a_statement_of_t
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan_job, "INLINE_ROWS", 100)
-    monkeypatch.setattr(staging, "_DOCUMENT_ROWS", 50)
-    monkeypatch.setattr(rows, "STATEMENT_BYTES", 20_000)
+    monkeypatch.setattr(staging, "_BATCH_SUMMARIES", 50)
+    monkeypatch.setattr(rollup_blocks, "BLOCK_PARTS", 50)
+    monkeypatch.setattr(rows, "STATEMENT_BYTES", 10_000)
     sent: list[int] = []
     put_rows = commits.put_rows
 
     def noted(*arguments: object) -> None:
         put_rows(*arguments)  # type: ignore[arg-type]
-        documents = arguments[-1]
-        assert isinstance(documents, list)
-        sent.append(sum(map(len, documents)))
+        sent.append(0)
+        for records in arguments[-2:]:
+            assert isinstance(records, Records)
+            sent[-1] += sum(map(len, records.pieces))
 
     monkeypatch.setattr(commits, "put_rows", noted)
     paths = [plant.write(f"R1/{number}.csv", day(number)) for number in range(4)]
@@ -133,9 +139,9 @@ def test_a_commit_of_many_rows_is_streamed_and_the_driver_holds_a_statement_of_t
     assert plant.rows("select count(*) from disarray.rollup") == [(rollup_rows,)]
     [committed] = report.committed
     assert committed.change.segments_changed == 4
-    # A statement is full when a document makes it so: it exceeds the limit by one document at most.
+    # A statement is full when a batch makes it so: it exceeds the limit by one batch at most.
     assert len(sent) > 20
-    assert max(sent) < 20_000 + 50 * 300
+    assert max(sent) < 10_000 + 50 * 300
     streamed = plant.derived()
     assert list((plant.place.lake.root).glob("scratch-*")) == []
 
@@ -176,7 +182,7 @@ def test_rows_are_put_only_inside_the_transaction_of_their_commit(plant: Plant) 
     [(run_id,)] = plant.rows("select run_id from disarray.run")
     with plant.pool.connection() as connection:
         for call in (
-            "select disarray.put_rows(%s, 'R1', 'rig', array[]::json[])",
+            "select disarray.put_rows(%s, 'R1', 'rig', '{}', '{}')",
             "select disarray.finish_commit(%s, 'R1', 0, '{}', '[]')",
         ):
             with pytest.raises(Exception, match="commits nothing about 'R1' in this transaction"):
@@ -192,6 +198,7 @@ def test_files_that_make_too_many_rows_together_are_committed_a_few_at_a_time(
 ) -> None:
     # A day makes 1,152 rollup parts and twelve summaries; one bucket more is allowed for.
     monkeypatch.setattr(portions, "COMMIT_ROWS", 2 * 1300)
+    monkeypatch.setattr(portions, "PARTS_A_ROW", 1)
     paths = daily(plant, 5)
     [report] = plant.ingest(*reversed(paths))
     assert len(report.completed) == 5
@@ -213,6 +220,7 @@ def test_a_part_that_is_committed_makes_no_later_part_of_its_pass_too_late(
     tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portions, "COMMIT_ROWS", 1300)
+    monkeypatch.setattr(portions, "PARTS_A_ROW", 1)
     plant = Plant(tmp_path, dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "1 d"'))
     try:
         whole = plant.write("R1/whole.csv", day(0) + "".join(day(6).splitlines(keepends=True)[1:]))
@@ -227,6 +235,7 @@ def test_what_an_error_leaves_undone_is_tried_again_without_what_is_committed(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(portions, "COMMIT_ROWS", 1300)
+    monkeypatch.setattr(portions, "PARTS_A_ROW", 1)
     monkeypatch.setattr(scan_job, "INLINE_ROWS", 0)
     paths = daily(plant, 3)
     spoiled = commits.put_rows

@@ -12,6 +12,7 @@ from disarray.control import audit_catalog, blacklist, instances, queue, subject
 from disarray.control.subject_commits import ChangedBuckets
 from disarray.engine.jobs import scan_job
 from disarray.errors import CommitsDroppedError, DatabaseUnavailableError, InvalidRequestError
+from disarray.kernels.scanning import rollup_blocks
 from disarray.store import staging
 from disarray.worker.passes import rows
 from disarray.worker.passes.ingest import process_items
@@ -183,7 +184,8 @@ def test_a_late_file_names_the_segments_and_buckets_that_it_changed_and_no_other
 ) -> None:
     if is_streamed:
         monkeypatch.setattr(scan_job, "INLINE_ROWS", 3)
-        monkeypatch.setattr(staging, "_DOCUMENT_ROWS", 4)
+        monkeypatch.setattr(staging, "_BATCH_SUMMARIES", 4)
+        monkeypatch.setattr(rollup_blocks, "BLOCK_PARTS", 4)
         monkeypatch.setattr(rows, "STATEMENT_BYTES", 1000)
     hours = [0, 1, 5, 6, 30, 54, 200]
     long_plant.ingest(*(long_plant.write(f"T1/{hour}.csv", report(hour)) for hour in hours))

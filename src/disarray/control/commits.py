@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from disarray.control.calls import call, fetch_value
+from disarray.control.records import RecordArray, type_numbers
 from disarray.model.fragments import FragmentState
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from disarray.control.file_parts import PartDelivery
     from disarray.control.metadata import Metadata
     from disarray.control.queue import Holder, QueueId
+    from disarray.control.records import Records
     from disarray.model.catalog_changes import CatalogChanges
     from disarray.model.fingerprints import Fingerprint
     from disarray.model.fragments import FragmentEntry, LakeFile
@@ -72,7 +74,7 @@ class Profile:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetCommit:
-    """What changes in one dataset of the subject; rows are keyed like the tables they go to."""
+    """What changes in one dataset of the subject; rows are keyed like the tables they go to, rollup parts in blocks."""
 
     dataset: str
     parse_version: str
@@ -246,12 +248,25 @@ def commit_subject(
     return [DatasetChange(**change) for change in changed]
 
 
-def put_rows(connection: Connection, commit: SubjectCommit, dataset: str, documents: Sequence[bytes]) -> None:
-    """Some of the rows that follow a commit; each document holds `metrics`, `rollups`, or both."""
+def put_rows(
+    connection: Connection, commit: SubjectCommit, dataset: str, summaries: Records, rollups: Records
+) -> None:
+    """Some of the rows that follow a commit: records of `scanned_summary` and of `scanned_rollup`."""
+    summary_type, rollup_type = type_numbers(connection)
     call(
         connection,
-        "select disarray.put_rows(%s, %s, %s, %b::json[])",
-        (commit.run_id, commit.subject_key, dataset, [document.decode() for document in documents]),
+        """
+        select disarray.put_rows(
+            %s, %s, %s, %s::disarray.scanned_summary[], %s::disarray.scanned_rollup[]
+        )
+        """,
+        (
+            commit.run_id,
+            commit.subject_key,
+            dataset,
+            RecordArray(summary_type, summaries),
+            RecordArray(rollup_type, rollups),
+        ),
     )
 
 

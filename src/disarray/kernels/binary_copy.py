@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from disarray.errors import UnstorableTextError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from numpy.typing import NDArray
 
@@ -44,31 +44,52 @@ def encode_rows(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _encode(rows: pa.Table) -> bytes:
-    count = rows.num_rows
-    pieces: list[pa.Array[Any]] = []
-    fixed: list[tuple[str, Any]] = [(">i2", rows.num_columns)]
     for name in rows.column_names:
         column = rows.column(name).chunk(0)
         if pa.types.is_string(column.type):
             refuse_nul(column, name)
-            pieces += [_fixed(fixed, count), _sized_text(column)] if fixed else [_sized_text(column)]
+    return joined_bytes(join_cells(rows, [(">i2", rows.num_columns)]))
+
+
+def join_cells(
+    rows: pa.Table, head: list[tuple[str, Any]], heads: Mapping[str, int] | None = None
+) -> pa.Array[Any]:
+    """Each row of one chunk as one binary value: the head, then by column what `heads` has for it, and its cell."""
+    count = rows.num_rows
+    pieces: list[pa.Array[Any]] = []
+    fixed = list(head)
+    for name in rows.column_names:
+        column = rows.column(name).chunk(0)
+        if heads is not None:
+            fixed.append((">i4", heads[name]))
+        if pa.types.is_string(column.type):
+            pieces += [_fixed(fixed, count), sized_texts(column)] if fixed else [sized_texts(column)]
             fixed = []
             continue
-        kind, values = _numbers(column)
-        sized = [(">i4", np.dtype(kind).itemsize), (kind, values)]
+        kind, values = numbers(column)
+        cells = [(">i4", np.dtype(kind).itemsize), (kind, values)]
         if column.null_count:
-            cell = pc.if_else(column.is_valid(), _fixed(sized, count), pa.scalar(_NULL, pa.binary()))
+            cell = pc.if_else(column.is_valid(), _fixed(cells, count), pa.scalar(_NULL, pa.binary()))
             pieces += [_fixed(fixed, count), cell] if fixed else [cell]
             fixed = []
         else:
-            fixed += sized
+            fixed += cells
     if fixed:
         pieces.append(_fixed(fixed, count))
     joined = pieces[0] if len(pieces) == 1 else pc.binary_join_element_wise(*pieces, b"")
-    if isinstance(joined, pa.ChunkedArray):
-        joined = joined.combine_chunks()
-    offsets = np.frombuffer(joined.buffers()[1], dtype=np.int32)[joined.offset :][: count + 1]
-    return bytes(memoryview(joined.buffers()[2])[offsets[0] : offsets[-1]])
+    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+
+
+def joined_bytes(values: pa.Array[Any]) -> bytes:
+    """Binary values one after the other."""
+    offsets = np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset :][: len(values) + 1]
+    return bytes(memoryview(values.buffers()[2])[offsets[0] : offsets[-1]])
+
+
+def sized(values: pa.Array[Any]) -> pa.Array[Any]:
+    """Binary values, each with its length before it."""
+    lengths = pc.binary_length(values).to_numpy()
+    return pc.binary_join_element_wise(_fixed([(">i4", lengths)], len(values)), values, b"")
 
 
 def _fixed(fields: list[tuple[str, Any]], count: int) -> pa.Array[Any]:
@@ -84,16 +105,18 @@ def _fixed(fields: list[tuple[str, Any]], count: int) -> pa.Array[Any]:
     )
 
 
-def _numbers(column: pa.Array[Any]) -> tuple[str, NDArray[Any]]:
+def numbers(column: pa.Array[Any]) -> tuple[str, NDArray[Any]]:
+    """Values as PostgreSQL has them, and their type; what is NULL is any number."""
     if pa.types.is_boolean(column.type):
         return ">i1", column.fill_null(False).cast(pa.int8()).to_numpy()
     if pa.types.is_timestamp(column.type):
         return ">i8", column.cast(pa.int64()).fill_null(_EPOCH_US).to_numpy() - _EPOCH_US
-    kinds = {pa.int32(): ">i4", pa.int64(): ">i8", pa.float64(): ">f8"}
+    kinds = {pa.int16(): ">i2", pa.int32(): ">i4", pa.int64(): ">i8", pa.float64(): ">f8"}
     return kinds[column.type], column.fill_null(0).to_numpy() if column.null_count else column.to_numpy()
 
 
-def _sized_text(column: pa.Array[Any]) -> pa.Array[Any]:
+def sized_texts(column: pa.Array[Any]) -> pa.Array[Any]:
+    """Texts as cells: each with its length before it, which says where one is NULL."""
     lengths = pc.binary_length(column).fill_null(-1).to_numpy()
     sizes = _fixed([(">i4", lengths)], len(column))
     return pc.binary_join_element_wise(sizes, column.cast(pa.binary()).fill_null(b""), b"")

@@ -1,20 +1,22 @@
 """Rows on their way from a scan into the database: staged by a task, streamed by the commit.
 
 Two kinds share a file: rows of a table of readings, as binary COPY takes them (or, where it has dimensions, as
-`staged_facts` has them), and summaries with rollup parts as JSON
-documents, one a line. A task prepares both; the driver holds where they lie, and never more than a piece of them.
+`staged_facts` has them), and summaries with blocks of rollup parts, as an array of a composite type takes them. A task
+prepares both; the driver holds where they lie, and never more than a piece of them.
 """
 
 from __future__ import annotations
 
-import json
+import struct
 import uuid
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Self
 
 from disarray.errors import FragmentWriteError
 from disarray.kernels.binary_copy import encode_rows
+from disarray.kernels.binary_records import encode_records
 from disarray.kernels.scanning.table_rows import count_rows_alike, digest_rows, table_rows, uri_of
 from disarray.store.staged_facts import stage_facts
 
@@ -24,12 +26,15 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from disarray.kernels.scanning.rollup_blocks import RollupBlock
     from disarray.kernels.scanning.segment_scan import KeptReadings
     from disarray.model.description.readings_table import ReadingsTable
 
 _PIECE = 1 << 20
-# So many rows are made into objects of Python at a time: some megabytes.
-_DOCUMENT_ROWS = 5_000
+# So many summaries lie together: about a megabyte.
+_BATCH_SUMMARIES = 4_000
+# Before each batch: what it holds, how many of them, and in how many bytes.
+_BATCH_HEAD = struct.Struct(">Bii")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +62,28 @@ class StagedRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedParts:
-    """The summaries and rollup parts of one segment: so many rows, in documents that lie in the file."""
+    """The summaries and rollup parts of one segment: so many rows, in batches that lie in the file."""
 
     rows: int
     path: str
     offset: int
     length: int
+
+
+class RecordKind(IntEnum):
+    """What a batch holds."""
+
+    SUMMARIES = 1
+    ROLLUPS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBatch:
+    """Records of one kind as an array of their type has them, one after the other."""
+
+    kind: RecordKind
+    count: int
+    records: bytes
 
 
 class StagingFile:
@@ -117,10 +138,11 @@ class StagingFile:
             length=length,
         )
 
-    def put_parts(self, parts: Mapping[str, pa.Table]) -> StagedParts:
-        """Stage the rows of a segment by table (`metrics`, `rollups`); columns are named like the catalog's."""
-        offset, length = self._write(_documents(parts))
-        rows = sum(table.num_rows for table in parts.values())
+    def put_parts(self, summaries: pa.Table, blocks: Iterable[RollupBlock]) -> StagedParts:
+        """Stage the summaries and the rollup parts of a segment."""
+        held = list(blocks)
+        offset, length = self._write(_framed(record_batches(summaries, held)))
+        rows = summaries.num_rows + sum(block.parts for block in held)
         return StagedParts(rows=rows, path=str(self._path), offset=offset, length=length)
 
     def _write(self, pieces: Iterable[bytes]) -> tuple[int, int]:
@@ -137,30 +159,36 @@ class StagingFile:
         return offset, length
 
 
-def plain_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row as a document has it: what is NULL need not be there."""
-    return {name: value for name, value in row.items() if value is not None}
+def record_batches(summaries: pa.Table, blocks: Iterable[RollupBlock]) -> Iterator[RecordBatch]:
+    """The numbers of a segment as records, some at a time."""
+    for start in range(0, summaries.num_rows, _BATCH_SUMMARIES):
+        some = summaries.slice(start, _BATCH_SUMMARIES)
+        yield RecordBatch(RecordKind.SUMMARIES, some.num_rows, encode_records(some))
+    for block in blocks:
+        yield RecordBatch(RecordKind.ROLLUPS, 1, block.record())
 
 
-def _documents(parts: Mapping[str, pa.Table]) -> Iterator[bytes]:
-    for name, table in parts.items():
-        for start in range(0, table.num_rows, _DOCUMENT_ROWS):
-            rows = [plain_row(row) for row in table.slice(start, _DOCUMENT_ROWS).to_pylist()]
-            # Python writes a float so that the same bits are read back, and PostgreSQL reads it so.
-            yield json.dumps({name: rows}, allow_nan=False).encode() + b"\n"
+def _framed(batches: Iterable[RecordBatch]) -> Iterator[bytes]:
+    for batch in batches:
+        yield _BATCH_HEAD.pack(batch.kind, batch.count, len(batch.records))
+        yield batch.records
 
 
-def staged_documents(staged: StagedParts) -> Iterator[bytes]:
-    """The documents of one segment, one at a time."""
+def staged_batches(staged: StagedParts) -> Iterator[RecordBatch]:
+    """The batches of one segment, one at a time."""
     left = staged.length
     with Path(staged.path).open("rb") as file:
         file.seek(staged.offset)
         while left > 0:
-            document = file.readline()
-            if not document.endswith(b"\n"):
+            head = file.read(_BATCH_HEAD.size)
+            if len(head) < _BATCH_HEAD.size:
                 raise _cut_short(staged.path)
-            left -= len(document)
-            yield document
+            kind, count, length = _BATCH_HEAD.unpack(head)
+            records = file.read(length)
+            if len(records) < length:
+                raise _cut_short(staged.path)
+            left -= len(head) + length
+            yield RecordBatch(RecordKind(kind), count, records)
 
 
 def staged_pieces(staged: StagedRows) -> Iterator[bytes]:

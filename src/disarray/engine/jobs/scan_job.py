@@ -19,6 +19,7 @@ from disarray.errors import DisarrayError, FragmentMismatchError, FragmentReadEr
 from disarray.failpoints import failpoint
 from disarray.kernels.fragments.fragment_reader import FragmentReader
 from disarray.kernels.scanning.restated import compare_segments
+from disarray.kernels.scanning.rollup_blocks import pack_parts
 from disarray.kernels.scanning.segment_scan import fold_segment, scan_segment
 from disarray.kernels.scanning.table_rows import uri_of
 from disarray.model.description.scan_spec import ScanSpec, scan_spec_of
@@ -77,7 +78,7 @@ class SegmentScan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """What the catalog keeps of a segment: rows keyed like the tables they go to.
+    """What the catalog keeps of a segment: rows keyed like the tables they go to, rollup parts in blocks.
 
     With `parts`, summaries and rollup parts are staged, and `metrics` and `rollups` are empty.
     """
@@ -157,7 +158,7 @@ def scan_task(task: ScanTask) -> ScanJobResult:
             except (FragmentReadError, FragmentMismatchError) as error:
                 result.failures[key] = str(error)
                 continue
-            inline += len(scanned.metrics) + len(scanned.rollups)
+            inline += len(scanned.metrics) + sum(len(block["points"]) for block in scanned.rollups)
             result.scanned[key] = scanned
     return result
 
@@ -184,14 +185,10 @@ def _scan(
         rows=rows,
         stretches=_stretches(scan, lake, reader, inputs=inputs, result=result, spec=spec),
     )
+    blocks = pack_parts(rollups)
     if staging is not None and metrics.num_rows + rollups.num_rows > inline_rows:
-        return replace(scanned, parts=staging.put_parts({"metrics": metrics, "rollups": rollups}))
-    keys = {"dataset": scan.dataset.name, "subject_key": scan.subject_key}
-    return replace(
-        scanned,
-        metrics=[keys | row for row in metrics.to_pylist()],
-        rollups=[keys | row for row in rollups.to_pylist()],
-    )
+        return replace(scanned, parts=staging.put_parts(metrics, blocks))
+    return replace(scanned, metrics=metrics.to_pylist(), rollups=[block.document() for block in blocks])
 
 
 def _stretches(

@@ -119,6 +119,12 @@ RULES = (
         _VERIFY,
     ),
     Rule(
+        "blocks_span_their_buckets",
+        Guarantee.CONFLUENCE,
+        "Parts of these rollups are not found where somebody asks for their time.",
+        _VERIFY + "; then disarray files reingest for a file of the segment",
+    ),
+    Rule(
         "dimension_values_are_as_written",
         Guarantee.NO_DOUBLE_EFFECT,
         "Readings in tables name these values, and they no longer say what was written.",

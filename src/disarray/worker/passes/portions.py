@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from disarray.model.description.rollups import Bucket
     from disarray.worker.passes.work import Work
 
-# Summaries and rollup parts of one commit: about ten seconds of the server's work.
+# Summaries of one commit, or as much of rollup parts: half a minute of the server's work at most.
 COMMIT_ROWS = 500_000
+# So many rollup parts are stored, and their buckets named, while one summary is stored and its base is shifted.
+PARTS_A_ROW = 10
 
 
 def in_commits(work: Iterable[Work], *, whole: Container[str]) -> list[list[Work]]:
@@ -43,14 +45,14 @@ def in_commits(work: Iterable[Work], *, whole: Container[str]) -> list[list[Work
 
 
 def expected_rows(dataset: Dataset, fragments: Iterable[Fragment]) -> int:
-    """How many summaries and rollup parts a scan of these fragments alone would give, at most."""
-    rows = 0
+    """How many summaries a scan of these fragments alone would give, at most, and rollup parts counted as such."""
+    rows = parts = 0
     for fragment in fragments:
         rows += len(dataset.metrics) * fragment.channels
         for rollup in dataset.rollups:
             buckets = _buckets(rollup.bucket, fragment.last_us - fragment.first_us)
-            rows += len(rollup.aggregates) * min(fragment.readings, fragment.channels * buckets)
-    return rows
+            parts += len(rollup.aggregates) * min(fragment.readings, fragment.channels * buckets)
+    return rows + -(-parts // PARTS_A_ROW)
 
 
 def _groups(work: Sequence[Work]) -> list[list[Work]]:

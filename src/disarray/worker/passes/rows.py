@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from disarray.control import commits, readings
+from disarray.control.records import Records
 from disarray.engine.jobs.scan_job import SegmentScan
 from disarray.errors import FragmentMismatchError
+from disarray.kernels.scanning.rollup_blocks import RollupBlock
+from disarray.kernels.scanning.summaries import SUMMARY_SCHEMA
 from disarray.model.description.dataset import Store
 from disarray.model.description.readings_table import readings_table
 from disarray.model.segments import datetime_of
 from disarray.store.lake_readings import LakeReadings
-from disarray.store.staging import RowsWanted, plain_row, staged_documents
+from disarray.store.staging import RecordKind, RowsWanted, record_batches, staged_batches
 from disarray.store.timescale import TableReadings
 
 if TYPE_CHECKING:
@@ -24,6 +28,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.plan import SubjectPlan
     from disarray.store.contract import ReadingStore
+    from disarray.store.staging import RecordBatch
     from disarray.worker.workplace import Workplace
 
     Scanned = Mapping[tuple[str, str, int], ScannedSegment]
@@ -102,29 +107,38 @@ def put_parts(
 
     Never more than a statement's worth is held here, and the server never waits for more than its preparation.
     """
-    held: list[bytes] = []
+    held: list[RecordBatch] = []
     size = 0
     for segment_us in changed_segments:
-        for document in _documents(scanned[plan.dataset, plan.subject_key, segment_us]):
-            held.append(document)
-            size += len(document)
+        for batch in _batches(scanned[plan.dataset, plan.subject_key, segment_us]):
+            held.append(batch)
+            size += len(batch.records)
             if size >= STATEMENT_BYTES:
-                commits.put_rows(connection, commit, plan.dataset, held)
+                _put(connection, commit, plan.dataset, held)
                 on_step()
                 held, size = [], 0
     if held:
-        commits.put_rows(connection, commit, plan.dataset, held)
+        _put(connection, commit, plan.dataset, held)
 
 
-def _documents(result: ScannedSegment) -> Iterator[bytes]:
+def _put(connection: Connection, commit: SubjectCommit, dataset: str, batches: Sequence[RecordBatch]) -> None:
+    summaries, rollups = (
+        Records(sum(batch.count for batch in own), [batch.records for batch in own])
+        for own in (
+            [batch for batch in batches if batch.kind is kind]
+            for kind in (RecordKind.SUMMARIES, RecordKind.ROLLUPS)
+        )
+    )
+    commits.put_rows(connection, commit, dataset, summaries, rollups)
+
+
+def _batches(result: ScannedSegment) -> Iterator[RecordBatch]:
     if result.parts is not None:
-        yield from staged_documents(result.parts)
-    elif result.metrics or result.rollups:
-        rows = {
-            "metrics": [plain_row(row) for row in result.metrics],
-            "rollups": [plain_row(row) for row in result.rollups],
-        }
-        yield json.dumps(rows, allow_nan=False).encode()
+        return staged_batches(result.parts)
+    return record_batches(
+        pa.Table.from_pylist(list(result.metrics), schema=SUMMARY_SCHEMA),
+        [RollupBlock.of_document(document) for document in result.rollups],
+    )
 
 
 def store_of(connection: Connection, workplace: Workplace, plan: SubjectPlan) -> ReadingStore:

@@ -170,11 +170,11 @@ begin
         from segment_metric as summary
         union all
         select
-            bucket.dataset,
-            bucket.subject_key,
-            bucket.segment_us,
-            'rollup ' || bucket.rollup
-        from rollup as bucket
+            block.dataset,
+            block.subject_key,
+            block.segment_us,
+            'rollup ' || block.rollup
+        from rollup_block as block
     ) as part
     where not exists (
         select
@@ -184,6 +184,20 @@ begin
             and known.subject_key = part.subject_key
             and known.segment_us = part.segment_us
     )
+    order by 2, 3
+    limit p_limit;
+
+    return query
+    select
+        'blocks_span_their_buckets',
+        format('%s/%s %s', block.dataset, block.subject_key, instant_of(block.segment_us)),
+        format('rollup %s block %s does not begin and end with its buckets', block.rollup, block.block)
+    from rollup_block as block
+    where
+        (block.first_bucket_us, block.last_bucket_end_us) is distinct from (
+            (select min(bucket.us) from unnest(block.buckets_us) as bucket (us)),
+            (select max(bucket.us) from unnest(block.bucket_ends_us) as bucket (us))
+        )
     order by 2, 3
     limit p_limit;
 end

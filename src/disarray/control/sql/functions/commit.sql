@@ -187,31 +187,63 @@ comment on function disarray.assert_committing(uuid, text) is
     'Refuse what belongs to a commit outside of one; the instance that commits. However long its rows take to come, nobody '
     'can take the subject over meanwhile.';
 
-create function disarray.put_rows(p_run_id uuid, p_subject_key text, p_dataset text, p_rows json[])
+create function disarray.put_rows(
+    p_run_id uuid,
+    p_subject_key text,
+    p_dataset text,
+    p_summaries disarray.scanned_summary[],
+    p_rollups disarray.scanned_rollup[]
+)
 returns void
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
-declare
-    v_keys constant jsonb := jsonb_build_object('dataset', p_dataset, 'subject_key', p_subject_key);
-    v_summary constant segment_metric := jsonb_populate_record(null::segment_metric, v_keys);
-    v_part constant rollup := jsonb_populate_record(null::rollup, v_keys);
 begin
     perform assert_committing(p_run_id, p_subject_key);
-    insert into segment_metric
-    select (summary).*
-    from unnest(p_rows) as document (rows)
-    cross join lateral json_populate_recordset(v_summary, document.rows -> 'metrics') as summary;
-    insert into rollup
-    select (part).*
-    from unnest(p_rows) as document (rows)
-    cross join lateral json_populate_recordset(v_part, document.rows -> 'rollups') as part;
+    perform put_summaries(p_subject_key, p_dataset, p_summaries);
+    perform put_rollups(p_subject_key, p_dataset, p_rollups);
 end
 $$;
-comment on function disarray.put_rows(uuid, text, text, json[]) is
+comment on function disarray.put_rows(uuid, text, text, disarray.scanned_summary[], disarray.scanned_rollup[]) is
     'Some of the summaries and rollup parts of the segments that a commit changes. Called as often as it takes, so that no '
-    'statement and no document grows with the commit.';
+    'statement grows with the commit.';
+
+create function disarray.put_summaries(p_subject_key text, p_dataset text, p_summaries disarray.scanned_summary[])
+returns void
+language plpgsql
+as $$
+begin
+    insert into disarray.segment_metric (
+        dataset, subject_key, segment_us, channel, metric, piece, readings, first_reading_us, last_reading_us, points, total_int, total_float,
+        first_us, first_int, first_float, first_break, last_us, last_int, last_float, last_break, first_reset, last_reset
+    )
+    select
+        p_dataset,
+        p_subject_key,
+        summary.*
+    from unnest(p_summaries) as summary;
+end
+$$;
+comment on function disarray.put_summaries(text, text, disarray.scanned_summary[]) is 'Summaries of scanned segments, whose bases a shift adds.';
+
+create function disarray.put_rollups(p_subject_key text, p_dataset text, p_rollups disarray.scanned_rollup[])
+returns void
+language plpgsql
+as $$
+begin
+    insert into disarray.rollup_block (
+        dataset, subject_key, rollup, segment_us, block, first_bucket_us, last_bucket_end_us, channels, buckets_us, bucket_ends_us, labels,
+        aggregates, points, values_float, values_int, ats_us, pivots, offset_sums, offset_square_sums
+    )
+    select
+        p_dataset,
+        p_subject_key,
+        scanned.*
+    from unnest(p_rollups) as scanned;
+end
+$$;
+comment on function disarray.put_rollups(text, text, disarray.scanned_rollup[]) is 'Blocks of rollup parts of scanned segments.';
 
 create function disarray.finish_commit(
     p_run_id uuid, p_subject_key text, p_max_shift_rows bigint, p_figures json, p_done jsonb
@@ -687,11 +719,11 @@ begin
         summary.dataset = v_name
         and summary.subject_key = p_subject_key
         and summary.segment_us = any(v_changed);
-    delete from disarray.rollup as part
+    delete from disarray.rollup_block as block
     where
-        part.dataset = v_name
-        and part.subject_key = p_subject_key
-        and part.segment_us = any(v_changed);
+        block.dataset = v_name
+        and block.subject_key = p_subject_key
+        and block.segment_us = any(v_changed);
     delete from disarray.segment as emptied
     using json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint, readings bigint)
     where
@@ -754,14 +786,16 @@ begin
         scan_version = excluded.scan_version,
         run_id = excluded.run_id,
         table_digest = excluded.table_digest;
-    insert into disarray.segment_metric
-    select (summary).*
-    from json_populate_recordset(null::disarray.segment_metric, p_rows -> 'metrics') as summary
-    where summary.segment_us = any(v_changed);
-    insert into disarray.rollup
-    select (part).*
-    from json_populate_recordset(null::disarray.rollup, p_rows -> 'rollups') as part
-    where part.segment_us = any(v_changed);
+    perform disarray.put_summaries(p_subject_key, v_name, array(
+        select summary
+        from json_populate_recordset(null::disarray.scanned_summary, p_rows -> 'metrics') as summary
+        where summary.segment_us = any(v_changed)
+    ));
+    perform disarray.put_rollups(p_subject_key, v_name, array(
+        select scanned
+        from json_populate_recordset(null::disarray.scanned_rollup, p_rows -> 'rollups') as scanned
+        where scanned.segment_us = any(v_changed)
+    ));
     return cardinality(v_changed);
 end
 $$;

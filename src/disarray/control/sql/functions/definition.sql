@@ -484,16 +484,16 @@ begin
         and summary.subject_key = p_subject_key
         and summary.segment_us = kept.segment_us
         and not summary.metric = any(array(select json_array_elements_text(p_dataset -> 'kept_metrics')));
-    delete from disarray.rollup as part
+    delete from disarray.rollup_block as block
     using disarray.segment as kept
     where
         kept.dataset = v_name
         and kept.subject_key = p_subject_key
         and kept.scan_version <> v_scan_version
-        and part.dataset = v_name
-        and part.subject_key = p_subject_key
-        and part.segment_us = kept.segment_us
-        and not part.rollup = any(array(select json_array_elements_text(p_dataset -> 'kept_rollups')));
+        and block.dataset = v_name
+        and block.subject_key = p_subject_key
+        and block.segment_us = kept.segment_us
+        and not block.rollup = any(array(select json_array_elements_text(p_dataset -> 'kept_rollups')));
     update disarray.segment as kept
     set scan_version = v_scan_version
     where

@@ -19,7 +19,8 @@ declare
     );
     v_after jsonb;
     v_shifted bigint := 0;
-    v_buckets jsonb;
+    v_parts rollup[];
+    v_buckets jsonb := '[]';
 begin
     -- A commit holds this row all through: either it has ended, or it comes after us.
     perform
@@ -27,39 +28,6 @@ begin
     where lock.subject_key = p_subject_key
     for update;
     v_frontier_us := changed_from_us(p_subject_key, p_dataset);
-    with known as (
-        select part.*
-        from rollup as part
-        where
-            part.dataset = v_name
-            and part.subject_key = p_subject_key
-            and part.segment_us = any(v_touched)
-    ),
-
-    scanned as (
-        select (part).*
-        from json_populate_recordset(null::rollup, p_dataset -> 'rollups') as part
-    ),
-
-    differing as (
-        (select * from known except select * from scanned)
-        union all
-        (select * from scanned except select * from known)
-    )
-
-    select coalesce(
-        jsonb_agg(distinct jsonb_build_object(
-            'rollup', differing.rollup,
-            'channel', differing.channel,
-            'bucket_us', differing.bucket_us,
-            'bucket_end_us', differing.bucket_end_us,
-            'label', differing.label
-        )),
-        '[]'
-    )
-    into v_buckets
-    from differing;
-
     if v_frontier_us is not null then
         -- Done for real, by the very code of a commit, and undone at once: what is told is what would be.
         begin
@@ -71,8 +39,48 @@ begin
                     case when json_typeof(p_dataset -> 'profile') = 'object' then (p_dataset -> 'profile')::jsonb end
                 );
             end if;
+            v_parts := array(
+                select part
+                from rollup as part
+                where
+                    part.dataset = v_name
+                    and part.subject_key = p_subject_key
+                    and part.segment_us = any(v_touched)
+            );
             perform settle_version(p_subject_key, p_dataset);
             perform put_segments(gen_random_uuid(), p_subject_key, p_dataset, p_dataset);
+            with known as (
+                select part.*
+                from unnest(v_parts) as part
+            ),
+
+            scanned as (
+                select part.*
+                from rollup as part
+                where
+                    part.dataset = v_name
+                    and part.subject_key = p_subject_key
+                    and part.segment_us = any(v_touched)
+            ),
+
+            differing as (
+                (select * from known except select * from scanned)
+                union all
+                (select * from scanned except select * from known)
+            )
+
+            select coalesce(
+                jsonb_agg(distinct jsonb_build_object(
+                    'rollup', differing.rollup,
+                    'channel', differing.channel,
+                    'bucket_us', differing.bucket_us,
+                    'bucket_end_us', differing.bucket_end_us,
+                    'label', differing.label
+                )),
+                '[]'
+            )
+            into v_buckets
+            from differing;
             select
                 shifted.bases_shifted,
                 shifted.moved

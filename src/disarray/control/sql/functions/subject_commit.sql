@@ -32,7 +32,12 @@ begin
         v_to,
         case when v_names_segments then array(select changed.us from unnest(p_segments) as changed (us) order by changed.us) end,
         -- What the parts of before were, until end_subject_commit holds them against those of after.
-        case when v_names_segments then disarray.bucket_hashes(v_name, p_subject_key, p_segments) end,
+        case
+            when v_names_segments then jsonb_build_object(
+                'segments', disarray.segments_in_rollups(v_name, p_subject_key, p_segments),
+                'hashes', disarray.bucket_hashes(v_name, p_subject_key, p_segments)
+            )
+        end,
         p_is_redefined
     );
 end
@@ -44,16 +49,42 @@ create function disarray.end_subject_commit(p_run_id uuid, p_subject_key text, p
 returns void
 language plpgsql
 as $$
+declare
+    v_noted record;
+    v_known bigint[];
 begin
-    update disarray.subject_commit as noted
-    set changed_buckets = disarray.changed_buckets(
-        noted.changed_buckets, disarray.bucket_hashes(p_dataset, p_subject_key, noted.changed_segments)
-    )
+    select
+        noted.changed_segments,
+        noted.changed_buckets
+    into v_noted
+    from disarray.subject_commit as noted
     where
         noted.subject_key = p_subject_key
         and noted.run_id = p_run_id
         and noted.dataset = p_dataset
         and cardinality(noted.changed_segments) > 0;
+    if not found then
+        return;
+    end if;
+    v_known := array(select known.us::bigint from jsonb_array_elements_text(v_noted.changed_buckets -> 'segments') as known (us));
+    update disarray.subject_commit as noted
+    set changed_buckets = disarray.changed_buckets(
+        v_noted.changed_buckets -> 'hashes',
+        disarray.bucket_hashes(p_dataset, p_subject_key, v_known),
+        -- Where there was no part, every part is news and need not be looked at.
+        disarray.bucket_starts(
+            p_dataset, p_subject_key,
+            array(
+                select changed.us
+                from unnest(v_noted.changed_segments) as changed (us)
+                where not changed.us = any(v_known)
+            )
+        )
+    )
+    where
+        noted.subject_key = p_subject_key
+        and noted.run_id = p_run_id
+        and noted.dataset = p_dataset;
 end
 $$;
 comment on function disarray.end_subject_commit(uuid, text, text) is 'Name the buckets that a commit changed, after all of its rollup parts are in.';
@@ -159,7 +190,47 @@ $$;
 comment on function disarray.bucket_hashes(text, text, bigint[]) is
     'A hash of what some segments contribute to each bucket of each rollup: the same for the same parts, to the bit.';
 
-create function disarray.changed_buckets(p_before jsonb, p_after jsonb)
+create function disarray.segments_in_rollups(p_dataset text, p_subject_key text, p_segments bigint[])
+returns jsonb
+language sql
+stable
+as $$
+select coalesce(jsonb_agg(distinct block.segment_us), '[]')
+from disarray.rollup_block as block
+where
+    block.dataset = p_dataset
+    and block.subject_key = p_subject_key
+    and block.segment_us = any(p_segments)
+$$;
+comment on function disarray.segments_in_rollups(text, text, bigint[]) is 'Those of some segments that contribute to any bucket.';
+
+create function disarray.bucket_starts(p_dataset text, p_subject_key text, p_segments bigint[])
+returns jsonb
+language sql
+stable
+as $$
+select coalesce(jsonb_object_agg(named.rollup, named.buckets), '{}')
+from (
+    select
+        bucket.rollup,
+        jsonb_agg(bucket.us) as buckets
+    from (
+        select distinct
+            block.rollup,
+            start.us
+        from disarray.rollup_block as block
+        cross join lateral unnest(block.buckets_us) as start (us)
+        where
+            block.dataset = p_dataset
+            and block.subject_key = p_subject_key
+            and block.segment_us = any(p_segments)
+    ) as bucket
+    group by bucket.rollup
+) as named
+$$;
+comment on function disarray.bucket_starts(text, text, bigint[]) is 'The buckets that some segments contribute to, by rollup.';
+
+create function disarray.changed_buckets(p_before jsonb, p_after jsonb, p_added jsonb)
 returns jsonb
 language plpgsql
 immutable
@@ -182,26 +253,39 @@ begin
                 bucket.value as hash
             from jsonb_each(p_after) as rollup
             cross join lateral jsonb_each(rollup.value) as bucket
-        )
+        ),
 
-        select coalesce(jsonb_object_agg(changed.rollup, changed.buckets), '{}')
-        from (
+        changed as (
             select
                 rollup,
-                case
-                    when count(*) > 1000 then jsonb_build_object('from_us', min(bucket_us))
-                    else jsonb_build_object('buckets', jsonb_agg(bucket_us order by bucket_us))
-                end as buckets
+                bucket_us
             from before
             full join after using (rollup, bucket_us)
             where before.hash is distinct from after.hash
-            group by rollup
-        ) as changed
+            union
+            select
+                rollup.key,
+                bucket.us::bigint
+            from jsonb_each(p_added) as rollup
+            cross join lateral jsonb_array_elements_text(rollup.value) as bucket (us)
+        )
+
+        select coalesce(jsonb_object_agg(named.rollup, named.buckets), '{}')
+        from (
+            select
+                changed.rollup,
+                case
+                    when count(*) > 1000 then jsonb_build_object('from_us', min(changed.bucket_us))
+                    else jsonb_build_object('buckets', jsonb_agg(changed.bucket_us order by changed.bucket_us))
+                end as buckets
+            from changed
+            group by changed.rollup
+        ) as named
     );
 end
 $$;
-comment on function disarray.changed_buckets(jsonb, jsonb) is
-    'The buckets whose hashes differ, by rollup; of more than a thousand, only from which one on.';
+comment on function disarray.changed_buckets(jsonb, jsonb, jsonb) is
+    'The buckets whose hashes differ and those that were added to, by rollup; of more than a thousand, only from which one on.';
 
 create function disarray.list_commits(p_subject_key text, p_dataset text, p_after_seq bigint, p_limit integer default 100)
 returns table (

@@ -158,6 +158,17 @@ where
     part.dataset = p_dataset
     and part.subject_key = p_subject_key
     and part.rollup = p_rollup
+    -- Blocks outside the span are not opened.
+    and part.segment_us = any(array(
+        select block.segment_us
+        from rollup_block as block
+        where
+            block.dataset = p_dataset
+            and block.subject_key = p_subject_key
+            and block.rollup = p_rollup
+            and block.first_bucket_us < p_to_us
+            and block.last_bucket_end_us > p_from_us
+    ))
     and part.bucket_us < p_to_us
     and part.bucket_end_us > p_from_us
 order by
