@@ -133,6 +133,7 @@ UNTRIED = {
     "dimension.table_name": "as dimension.dataset",
     "dimension.created_at": "as dimension.dataset, and " + WHO,
     "dirty_range.restates": "only open ranges have it; what comes of it is the ledger, which is checked",
+    "file_blacklist.parent_uri": "no file is split here; tests/sources/test_splitting.py",
     "file_info.arrival": "one more for all leaves the order; where it chooses winners, a digest follows from it",
     "file_info.discarded_at": "no dead letter is discarded here; " + WHO,
     "file_info.metadata": "its lines are counted by rules of audit: test_audit.py; the rest is shown with the file",
@@ -179,15 +180,19 @@ CHANGES = {
     "json": "'{{}}'",
     "jsonb": "'{{}}'",
 }
-# Tables that hold no part of what is known of files and numbers.
+# Tables that hold no part of what is known of files and numbers, or that have no rows on this plant.
 NOT_OF_THE_CATALOG = {
     "api_request": "answers to requests that are repeated, for a day",
     "api_token": "who may ask",
     "figure": "counters for monitoring",
     "gate": "whose turn it is",
+    "file_part": "no file is split here; what parts hold is a rule of audit: tests/sources/test_splitting.py",
+    "hook": "what is to be told to whom; a worker that starts compares it with disarray.toml",
     "ingest_event": "what happened, for people; rules of audit hold the queue against it",
     "ingest_queue": "work that waits: rules of audit are about every item; tests/control/test_queue_model.py",
+    "part_delivery": "parts of files that are still to be read; as file_part",
     "schema_migration": "compared with the program at every connect",
+    "side_effect": "what was told to others; no number follows from it",
     "subject_lock": "who works at what: rules of audit are about every lock",
     "test_clock": "the clock of this test",
 }

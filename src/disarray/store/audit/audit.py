@@ -28,6 +28,7 @@ from disarray.store.audit.lake_files import (
     find_missing_files,
     find_orphans,
 )
+from disarray.store.audit.parts import find_wrong_parts
 from disarray.store.audit.rules import RULES
 from disarray.store.audit.tables import find_changed_rows
 from disarray.store.belonging import belonging_files, matching_rules
@@ -104,6 +105,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *audit_intake.audit_file_records(connection, limit=limit),
             *audit_intake.audit_deliveries(connection, limit=limit),
             *islice(_wrong_bases(connection, notes), limit),
+            *islice(find_wrong_parts(connection), limit),
             *islice(_misplaced_files(connection, settings.datasets, notes), limit),
         ]
         live = audit_catalog.list_live_lake_files(connection)
