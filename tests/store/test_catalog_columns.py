@@ -197,7 +197,7 @@ CHANGES = {
     "json": "'{{}}'",
     "jsonb": "'{{}}'",
 }
-# Tables that hold no part of what is known of files and numbers.
+# Tables that hold no part of what is known of files and numbers, or that have no rows on this plant.
 NOT_OF_THE_CATALOG = {
     "api_request": "answers to requests that are repeated, for a day",
     "api_token": "who may ask",
