@@ -5,6 +5,7 @@ from __future__ import annotations
 from disarray.failpoints import POINTS
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
+from tests.sinks import test_views
 from tests.sources import test_killed_deliveries, test_killed_drainers
 
 
@@ -25,5 +26,6 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_deliveries.DELIVERIES,
         *test_killed_drainers.DRAINERS,
         *test_producer.PRODUCERS,
+        *test_views.VIEWS,
     }
     assert killed == set(POINTS)

@@ -12,9 +12,11 @@ from disarray.agent.agent import Agent
 from disarray.agent.settings import agent_settings
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
+from disarray.sinks.views import ViewRefresher
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
+from disarray.worker.process.refreshing import ViewThread
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
 
@@ -59,6 +61,8 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    refreshing = ViewThread(ViewRefresher(place.pool, place.holder), scheduler.breaker)
+    services["views"] = ThreadService("views", refreshing.run, ended=stop)
     return services
 
 

@@ -27,6 +27,7 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
+grant usage, create on schema telemetry to disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -81,7 +82,10 @@ grant execute on function
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
-    disarray.forget_raw_events
+    disarray.forget_raw_events,
+    disarray.claim_view,
+    disarray.begin_view_refresh,
+    disarray.end_view_refresh
 to disarray_worker;
 
 grant execute on function
@@ -107,7 +111,9 @@ grant execute on function
     disarray.revoke_token,
     disarray.begin_request,
     disarray.keep_answer,
-    disarray.decide_source
+    disarray.decide_source,
+    disarray.put_view,
+    disarray.drop_view
 to disarray_operator;
 
 grant execute on function
@@ -199,6 +205,8 @@ grant execute on function
     disarray.audit_readings,
     disarray.audit_commits,
     disarray.audit_origins,
+    disarray.list_views,
+    disarray.list_view_refreshes,
     disarray.audit_dimensions,
     disarray.audit_numbers,
     disarray.load_base_chains,
