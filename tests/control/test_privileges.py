@@ -134,6 +134,7 @@ begin_view_refresh            -      -         yes     -         -
 end_view_refresh              -      -         yes     -         -
 list_views                    -      -         yes     yes       yes
 list_view_refreshes           -      -         yes     yes       yes
+committed_subjects            -      -         -       -         -
 note_view_position            -      -         -       -         -
 view_is_stale                 -      -         -       -         -
 assert_view_held              -      -         -       -         -

@@ -299,6 +299,14 @@ def test_two_refreshers_never_refresh_one_view_at_once_and_a_stale_one_is_fenced
         first._refresh(turn)
     assert viewed.rows("select count(*) from disarray.view_refresh") == [(1,)]
     assert viewed.counted() == {"C1": 100}
+    # Nor by a turn of its own that is over, while it has another.
+    viewed.add_file(2)
+    viewed.advance(12)
+    with viewed.pool.connection() as connection:
+        assert views.claim_view(connection, first.holder) is not None
+    with pytest.raises(LeaseLostError):
+        first._refresh(turn)
+    assert viewed.counted() == {"C1": 100}
 
 
 def test_many_refreshers_share_the_views(plant: ViewPlant) -> None:

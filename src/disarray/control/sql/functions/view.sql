@@ -72,6 +72,44 @@ end
 $$;
 comment on function disarray.drop_view(text) is 'Forget a view with its log, in the transaction that drops it; whether it was known.';
 
+create function disarray.committed_subjects()
+returns table (subject_key text, dataset text)
+language sql
+stable
+as $$
+-- From one pair to the next along the key: there may be thousands of commits of each, and workers ask every few seconds.
+with recursive pair as (
+    (
+        select
+            first.subject_key,
+            first.dataset
+        from disarray.subject_commit as first
+        order by first.subject_key, first.dataset
+        limit 1
+    )
+    union all
+    select
+        next.subject_key,
+        next.dataset
+    from pair
+    cross join lateral (
+        select
+            later.subject_key,
+            later.dataset
+        from disarray.subject_commit as later
+        where (later.subject_key, later.dataset) > (pair.subject_key, pair.dataset)
+        order by later.subject_key, later.dataset
+        limit 1
+    ) as next
+)
+
+select
+    pair.subject_key,
+    pair.dataset
+from pair
+$$;
+comment on function disarray.committed_subjects() is 'The subjects and datasets that were ever committed.';
+
 create function disarray.note_view_position(p_name text)
 returns bigint
 language plpgsql
@@ -81,17 +119,25 @@ declare
 begin
     with newest as (
         select
-            noted.subject_key,
-            noted.dataset,
-            max(noted.commit_seq) as commit_seq
-        from disarray.subject_commit as noted
-        where noted.dataset in (
+            committed.subject_key,
+            committed.dataset,
+            last.commit_seq
+        from disarray.committed_subjects() as committed
+        cross join lateral (
+            select noted.commit_seq
+            from disarray.subject_commit as noted
+            where
+                noted.subject_key = committed.subject_key
+                and noted.dataset = committed.dataset
+            order by noted.commit_seq desc
+            limit 1
+        ) as last
+        where committed.dataset in (
             select split_part(needed.part, '.', 1)
             from disarray.materialized_view as known
             cross join lateral unnest(known.depends_on) as needed (part)
             where known.name = p_name
         )
-        group by noted.subject_key, noted.dataset
     ),
 
     stored as (
@@ -123,31 +169,66 @@ stable
 as $$
 select exists (
     select
-    from disarray.materialized_view as known
-    cross join lateral unnest(known.depends_on) as needed (part)
-    inner join disarray.subject_commit as noted on noted.dataset = split_part(needed.part, '.', 1)
-    left join disarray.view_position as done
-        on
-            done.view_name = known.name
-            and done.subject_key = noted.subject_key
-            and done.dataset = noted.dataset
-    where
-        known.name = p_name
-        and noted.commit_seq > coalesce(done.commit_seq, 0)
-        and (
-            strpos(needed.part, '.') = 0
-            or noted.is_redefined
-            or noted.changed_buckets is null
-            or noted.changed_buckets ? split_part(needed.part, '.', 2)
-            -- What came in between is no longer kept: it may have changed anything.
-            or not exists (
-                select
-                from disarray.subject_commit as former
+    from disarray.committed_subjects() as committed
+    cross join lateral (
+        select
+            coalesce(
+                (
+                    select known.commit_seq
+                    from disarray.view_position as known
+                    where
+                        known.view_name = p_name
+                        and known.subject_key = committed.subject_key
+                        and known.dataset = committed.dataset
+                ),
+                0
+            ) as done,
+            (
+                select noted.commit_seq
+                from disarray.subject_commit as noted
                 where
-                    former.subject_key = noted.subject_key
-                    and former.dataset = noted.dataset
-                    and former.commit_seq = coalesce(done.commit_seq, 0) + 1
-            )
+                    noted.subject_key = committed.subject_key
+                    and noted.dataset = committed.dataset
+                order by noted.commit_seq desc
+                limit 1
+            ) as newest
+        -- Looked up for each subject by its key; joined, all commits would be read.
+        offset 0
+    ) as seq
+    where
+        seq.newest > seq.done
+        and exists (
+            select
+            from disarray.materialized_view as known
+            cross join lateral unnest(known.depends_on) as needed (part)
+            where
+                known.name = p_name
+                and split_part(needed.part, '.', 1) = committed.dataset
+                and (
+                    strpos(needed.part, '.') = 0
+                    or exists (
+                        select
+                        from disarray.subject_commit as noted
+                        where
+                            noted.subject_key = committed.subject_key
+                            and noted.dataset = committed.dataset
+                            and noted.commit_seq > seq.done
+                            and (
+                                noted.is_redefined
+                                or noted.changed_buckets is null
+                                or noted.changed_buckets ? split_part(needed.part, '.', 2)
+                            )
+                    )
+                    -- What came in between is no longer kept: it may have changed anything.
+                    or not exists (
+                        select
+                        from disarray.subject_commit as noted
+                        where
+                            noted.subject_key = committed.subject_key
+                            and noted.dataset = committed.dataset
+                            and noted.commit_seq = seq.done + 1
+                    )
+                )
         )
 )
 $$;
