@@ -14,9 +14,13 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from disarray.cli.support import worker_services
+from disarray.config import load
 from disarray.control import connections, views
 from disarray.errors import ConfigError, LeaseLostError, SpecError, UnknownNameError, ViewError
 from disarray.sinks.views import ViewChange, ViewRefresher, drop_view, load_views, plan_view
+from disarray.worker.process.scheduler import Scheduler
+from disarray.worker.process.settings import worker_settings
 from tests.processes import eventually
 from tests.sinks.view_plant import COUNTS, ViewPlant
 
@@ -393,3 +397,44 @@ def test_logins_with_no_more_than_their_roles_apply_and_refresh(plant: ViewPlant
         with psycopg.connect(plant.dsn, autocommit=True) as admin:
             for name in names.values():
                 admin.execute(sql.SQL("drop role {}").format(sql.Identifier(name)))
+
+
+def test_a_worker_refreshes_views_beside_its_other_work_until_it_is_told_to_stop(viewed: ViewPlant) -> None:
+    stop = threading.Event()
+    scheduler = Scheduler(viewed.place)
+    settings = worker_settings(load(viewed.root))
+    services = worker_services.make_services(viewed.place, scheduler=scheduler, settings=settings, stop=stop)
+    viewed.add_file(1)
+    services["views"].start()
+    try:
+        eventually(lambda: viewed.counted() == {"C1": 100})
+    finally:
+        stop.set()
+        services["views"].stop()
+    assert viewed.rows("select count(*) from disarray.view_refresh") == [(1,)]
+
+
+def test_a_worker_that_is_told_to_stop_breaks_a_long_refresh_off(
+    viewed: ViewPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_services, "VIEW_GRACE_SECONDS", 0.1)
+    # Quick as long as there are fifty readings.
+    viewed.declare(
+        query=COUNTS.replace("count(*)", "count(*) + length(pg_sleep(count(*) / 50 * 500 - 500)::text)")
+    )
+    viewed.apply()
+    viewed.add_file(1)
+    stop = threading.Event()
+    services = worker_services.make_services(
+        viewed.place,
+        scheduler=Scheduler(viewed.place),
+        settings=worker_settings(load(viewed.root)),
+        stop=stop,
+    )
+    services["views"].start()
+    eventually(lambda: viewed.rows("select 1 from pg_stat_activity where wait_event = 'PgSleep'"))
+    services["views"].stop()
+    assert viewed.counted() == {"C1": 50}
+    [(error,)] = viewed.rows("select error from disarray.view_refresh")
+    assert "broke off" in str(error)
+    assert viewed.rows("select instance_name from disarray.materialized_view") == [(None,)]

@@ -12,7 +12,7 @@ import logging
 import time
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -183,6 +183,12 @@ class ViewRefresher:
 
     pool: Pool
     holder: Holder
+    _running: list[Connection] = field(default_factory=list)
+
+    def break_off(self) -> None:
+        """From another thread: end the refresh that runs, if one does. Its view stays as it was, and is due soon."""
+        for connection in tuple(self._running):
+            connection.cancel_safe(timeout=5)
 
     def refresh_due(self) -> Iterator[Refreshed]:
         """Refresh what is due and stale, until nothing is; one that fails waits, and stops no other."""
@@ -200,6 +206,7 @@ class ViewRefresher:
     def _refresh(self, turn: ViewTurn) -> Refreshed:
         begun = time.monotonic()
         with self.pool.connection() as connection:
+            self._running.append(connection)
             try:
                 with transaction(connection):
                     views.limit_statements(connection, turn.timeout_seconds)
@@ -219,6 +226,8 @@ class ViewRefresher:
                 views.end_view_refresh(connection, turn, self.holder, seconds=seconds, error=message)
                 log.warning("view %s could not be refreshed and is as it was: %s", turn.name, message)
                 return Refreshed(name=turn.name, seconds=seconds, error=message)
+            finally:
+                self._running.clear()
         failpoint("view.committed", about=turn.name)
         return Refreshed(name=turn.name, seconds=seconds, position=position)
 

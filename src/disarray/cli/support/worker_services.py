@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("disarray.worker")
 
+# A refresh that takes longer than that is broken off when the worker ends: the next worker begins it anew.
+VIEW_GRACE_SECONDS = 5.0
+
 
 def make_scheduler(place: Workplace, settings: WorkerSettings) -> Scheduler:
     """The scheduler of a worker with these settings."""
@@ -62,7 +65,13 @@ def make_services(
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
     refreshing = ViewThread(ViewRefresher(place.pool, place.holder), scheduler.breaker)
-    services["views"] = ThreadService("views", refreshing.run, ended=stop)
+    services["views"] = ThreadService(
+        "views",
+        refreshing.run,
+        ended=stop,
+        hurry=refreshing.refresher.break_off,
+        grace_seconds=VIEW_GRACE_SECONDS,
+    )
     return services
 
 
