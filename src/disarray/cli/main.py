@@ -30,6 +30,8 @@ COMMANDS = {
     "quarantine": "cli.commands.quarantine:app",
     "dead-letters": "cli.commands.dead_letters:app",
     "inbox": "cli.commands.inbox:app",
+    "source": "cli.commands.source:app",
+    "hook": "cli.commands.hook:app",
     "workers": "cli.commands.workers:app",
     "subjects": "cli.commands.history:subjects_app",
     "runs": "cli.commands.history:runs_app",

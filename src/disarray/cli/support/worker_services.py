@@ -12,10 +12,13 @@ from disarray.agent.agent import Agent
 from disarray.agent.settings import agent_settings
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
+from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.sinks.views import ViewRefresher
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
+from disarray.worker.process.messaging import Messenger
+from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.refreshing import ViewThread
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
@@ -72,6 +75,13 @@ def make_services(
         hurry=refreshing.refresher.break_off,
         grace_seconds=VIEW_GRACE_SECONDS,
     )
+    if (tables := place.puller) is not None:
+        puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
+        services["sources"] = ThreadService("sources", puller.run, ended=stop)
+    if place.hook_settings.hooks:
+        refuse_unusable_hooks(place.hook_settings)
+        messenger = Messenger(place.pool, place.holder, place.hook_settings)
+        services["hooks"] = ThreadService("hooks", messenger.run, ended=stop)
     return services
 
 

@@ -9,9 +9,11 @@ from disarray.control import connections, events, instances, migrations
 from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
 from disarray.failpoints import failpoint
-from disarray.queries.project import configured_datasets
+from disarray.queries.project import configured_datasets, configured_sources
+from disarray.sinks.hook_settings import hook_settings, register_all_hooks
 from disarray.sources.inbox import refuse_unreadable_inboxes
 from disarray.sources.landing import Landing
+from disarray.sources.table_puller import refuse_unreadable_sources
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
 
-# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, a view that is refreshed for
-# minutes, and one to spare.
-_CONNECTIONS = 9
+# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, a view that is refreshed
+# for minutes, and one to spare.
+_CONNECTIONS = 10
 
 
 def database_of(config: Config) -> str:
@@ -76,6 +78,7 @@ def open_workplace(
     """
     settings = worker_settings(config)
     datasets = configured_datasets(config) if datasets is None else datasets
+    hooks = hook_settings(config, datasets)
     with ExitStack() as stack:
         pool = stack.enter_context(
             open_pool(
@@ -85,6 +88,7 @@ def open_workplace(
         runner = stack.enter_context(_open_runner(config, settings.runner))
         with pool.connection() as connection:
             register_all(connection, datasets.values())
+            register_all_hooks(connection, hooks.hooks)
             events.provision_event_partitions(connection)
             former = _patterns_of(connection, instance_name)
             holder = instances.register_instance(connection, instance_name, subject_patterns=patterns)
@@ -93,6 +97,8 @@ def open_workplace(
         config.lake_root.mkdir(parents=True, exist_ok=True)
         landing = Landing(config.landing_root)
         refuse_unreadable_inboxes(landing, tuple(datasets.values()))
+        sources = configured_sources(config, datasets)
+        refuse_unreadable_sources(landing, sources, tuple(datasets.values()))
         yield Workplace(
             pool,
             runner,
@@ -103,7 +109,9 @@ def open_workplace(
             former_patterns=former,
             landing=landing,
             inbox_settings=inbox_settings(config),
+            hook_settings=hooks,
             housekeeping=housekeeping_settings(config),
+            sources=sources,
         )
 
 

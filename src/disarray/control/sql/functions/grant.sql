@@ -85,7 +85,13 @@ grant execute on function
     disarray.forget_raw_events,
     disarray.claim_view,
     disarray.begin_view_refresh,
-    disarray.end_view_refresh
+    disarray.end_view_refresh,
+    disarray.register_hooks,
+    disarray.note_conditions,
+    disarray.claim_side_effect,
+    disarray.settle_side_effect,
+    disarray.release_side_effect,
+    disarray.forget_side_effects
 to disarray_worker;
 
 grant execute on function
@@ -113,7 +119,8 @@ grant execute on function
     disarray.keep_answer,
     disarray.decide_source,
     disarray.put_view,
-    disarray.drop_view
+    disarray.drop_view,
+    disarray.resend_side_effects
 to disarray_operator;
 
 grant execute on function
@@ -124,6 +131,9 @@ grant execute on function
     disarray.high_event_us,
     disarray.load_fingerprints,
     disarray.load_file_homes,
+    disarray.load_file_parts,
+    disarray.load_part_deliveries,
+    disarray.load_part_parents,
     disarray.load_moving_files,
     disarray.queue_moves,
     disarray.matching_rules,
@@ -138,7 +148,8 @@ grant execute on function
     disarray.drop_old_events,
     disarray.list_cold_segments,
     disarray.list_expired_segments,
-    disarray.list_dead_lake_files
+    disarray.list_dead_lake_files,
+    disarray.note_side_effects
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -159,6 +170,9 @@ grant execute on function
     disarray.list_dead_letters,
     disarray.list_raw_events,
     disarray.count_raw_events,
+    disarray.list_hooks,
+    disarray.list_side_effects,
+    disarray.count_side_effects,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -172,6 +186,7 @@ grant execute on function
     disarray.count_moving_files,
     disarray.list_known_files,
     disarray.list_unmatched_files,
+    disarray.list_split_files,
     disarray.count_rebuilt,
     disarray.list_quarantine,
     disarray.load_segments,
