@@ -32,6 +32,7 @@ COMMANDS = {
     "inbox": "cli.commands.inbox:app",
     "source": "cli.commands.source:app",
     "hook": "cli.commands.hook:app",
+    "backfill": "cli.commands.backfill:app",
     "workers": "cli.commands.workers:app",
     "subjects": "cli.commands.history:subjects_app",
     "runs": "cli.commands.history:runs_app",

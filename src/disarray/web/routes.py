@@ -2,6 +2,7 @@
 
 from disarray.web import pages
 from disarray.web.api import (
+    backfills,
     conflicts,
     dead_letters,
     definitions,
@@ -40,6 +41,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *sources.ROUTES,
+    *backfills.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

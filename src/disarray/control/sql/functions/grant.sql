@@ -91,7 +91,19 @@ grant execute on function
     disarray.claim_side_effect,
     disarray.settle_side_effect,
     disarray.release_side_effect,
-    disarray.forget_side_effects
+    disarray.forget_side_effects,
+    disarray.lock_backfill_scan,
+    disarray.add_backfill_chunk,
+    disarray.claim_backfill_chunk,
+    disarray.assert_backfill_chunk_held,
+    disarray.complete_backfill_chunk,
+    disarray.fail_backfill_chunk,
+    disarray.stop_backfill,
+    disarray.note_backfill_hold,
+    disarray.claim_backfill_verification,
+    disarray.renew_backfill_verification,
+    disarray.record_backfill_verdict,
+    disarray.list_active_backfills
 to disarray_worker;
 
 grant execute on function
@@ -121,6 +133,10 @@ grant execute on function
     disarray.put_view,
     disarray.drop_view,
     disarray.resend_side_effects
+    disarray.resend_side_effects,
+    disarray.start_backfill,
+    disarray.decide_backfill,
+    disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
@@ -173,6 +189,9 @@ grant execute on function
     disarray.list_hooks,
     disarray.list_side_effects,
     disarray.count_side_effects,
+    disarray.list_backfills,
+    disarray.list_backfill_chunks,
+    disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
