@@ -132,7 +132,6 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
-    disarray.resend_side_effects
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
