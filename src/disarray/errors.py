@@ -436,6 +436,10 @@ class DimensionTooWideError(DisarrayError):
     """A column that is declared a dimension has too many values for one. Nothing was written."""
 
 
+class ViewError(DisarrayError):
+    """A view cannot be made as its file says. The view that there is, if any, stays as it was."""
+
+
 class UnknownTokenError(ControlError):
     """No API token of this name was ever made."""
 

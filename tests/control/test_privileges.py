@@ -133,6 +133,17 @@ change_store                  -      -         -       yes       -
 clear_rows                    -      -         yes     -         -
 list_copies                   -      -         yes     yes       yes
 name_sources                  -      -         yes     yes       yes
+put_view                      -      -         -       yes       -
+drop_view                     -      -         -       yes       -
+claim_view                    -      -         yes     -         -
+begin_view_refresh            -      -         yes     -         -
+end_view_refresh              -      -         yes     -         -
+list_views                    -      -         yes     yes       yes
+list_view_refreshes           -      -         yes     yes       yes
+committed_subjects            -      -         -       -         -
+note_view_position            -      -         -       -         -
+view_is_stale                 -      -         -       -         -
+assert_view_held              -      -         -       -         -
 number_sources                -      -         yes     -         -
 number_values                 -      -         yes     -         -
 rows_relation                 -      -         yes     yes       yes

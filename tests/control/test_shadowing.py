@@ -55,6 +55,7 @@ from disarray.control import (
     tokens,
     values,
     verification,
+    views,
 )
 from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
 from disarray.control.moving_files import HandOver, Move
@@ -274,6 +275,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
+    everything_about_a_view(session)
     everything_about_housekeeping(session)
     everything_about_an_audit(session)
     everything_about_a_definition(session)
@@ -308,6 +310,8 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "provision_readings", "change_store", "store_of", "queue_copies", "list_copies", "prepare_months",
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
+        "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
+        "drop_view",
     }  # fmt: skip
 
 
@@ -616,6 +620,23 @@ def everything_about_a_table(session: Connection) -> None:
     assert (types["amps"], types["job"], types["_local_sum"]) == ("bigint", "text", "bigint")
     assert readings.list_copies(session, "shelf") == []
     assert readings.queue_copies(session, "shelf", by="alice") == 0
+
+
+def everything_about_a_view(session: Connection) -> None:
+    """A view from its first day to its last, as far as functions know it."""
+    views.put_view(
+        session, "counts", schema_name="telemetry", definition="select 1 as one", unique_key=["one"], by="alice",
+        depends_on=["cells", "cells.daily"], at_most_every=timedelta(minutes=1), timeout_seconds=60, is_built=False,
+    )  # fmt: skip
+    holder = instances.register_instance(session, "Worker05")
+    turn = views.claim_view(session, holder)
+    assert turn is not None
+    position = views.begin_view_refresh(session, turn, holder)
+    views.end_view_refresh(session, turn, holder, seconds=0.5, position=position)
+    [known] = views.list_views(session)
+    assert (known.commit_position, known.is_stale) == (position, False)
+    assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
+    assert views.drop_view(session, "counts")
 
 
 def everything_about_a_definition(session: Connection) -> None:

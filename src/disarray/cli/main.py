@@ -40,6 +40,7 @@ COMMANDS = {
     "token": "cli.commands.token:app",
     "formats": "cli.commands.formats:app",
     "store": "cli.commands.store:app",
+    "view": "cli.commands.view:app",
     "init": "cli.commands.init:init",
     "up": "cli.commands.up:up",
     "demo": "demo.run:demo",

@@ -54,11 +54,17 @@ def _look(connection: Connection) -> Status:
     from disarray.control.figures import lateness_histogram, sum_figures
     from disarray.control.moving_files import count_moving_files, list_unmatched_files
     from disarray.control.status import queue_status
+    from disarray.control.views import list_views
 
     status = queue_status(connection)
     unmatched = list_unmatched_files(connection, limit=SHOWN_UNSERVED)
     status |= {
         "moving_files": count_moving_files(connection),
+        "failed_views": [
+            {"view": f"{view.schema_name}.{view.name}", "error": view.last_error}
+            for view in list_views(connection)
+            if view.last_error is not None
+        ],
         "unmatched_files": {
             "known": unmatched[0].files if unmatched else 0,
             "first": [
@@ -153,6 +159,8 @@ def describe(status: Status) -> Iterator[Table | str]:
     if status["moving_files"]:
         moving = counted(status["moving_files"], "file")
         yield f"{moving} on the way to another dataset or subject; numbers there are stale."
+    for view in status["failed_views"]:
+        yield f"View {view['view']} could not be refreshed and is as it was: {view['error']}"
     yield from _unmatched(status["unmatched_files"])
     if status["instances"]:
         yield Table(

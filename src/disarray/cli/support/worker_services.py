@@ -14,11 +14,13 @@ from disarray.backfill.serving_jobs import JobServer
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
 from disarray.sinks.hook_settings import refuse_unusable_hooks
+from disarray.sinks.views import ViewRefresher
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
 from disarray.worker.process.messaging import Messenger
 from disarray.worker.process.pulling import SourcePuller
+from disarray.worker.process.refreshing import ViewThread
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
 from disarray.worker.process.settings import serves_backfills
@@ -33,6 +35,9 @@ if TYPE_CHECKING:
     from disarray.worker.workplace import Workplace
 
 log = logging.getLogger("disarray.worker")
+
+# A refresh that takes longer than that is broken off when the worker ends: the next worker begins it anew.
+VIEW_GRACE_SECONDS = 5.0
 
 
 def make_scheduler(place: Workplace, settings: WorkerSettings) -> Scheduler:
@@ -64,6 +69,14 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    refreshing = ViewThread(ViewRefresher(place.pool, place.holder), scheduler.breaker)
+    services["views"] = ThreadService(
+        "views",
+        refreshing.run,
+        ended=stop,
+        hurry=refreshing.refresher.break_off,
+        grace_seconds=VIEW_GRACE_SECONDS,
+    )
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)

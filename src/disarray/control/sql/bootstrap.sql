@@ -4,7 +4,8 @@ declare
     v_role text;
 begin
     foreach v_role in array array[
-        'disarray_owner', 'disarray_agent', 'disarray_producer', 'disarray_worker', 'disarray_operator', 'disarray_reader'
+        'disarray_owner', 'disarray_agent', 'disarray_producer', 'disarray_worker', 'disarray_operator', 'disarray_reader',
+        'disarray_views'
     ]
     loop
         -- Roles belong to the whole server: who migrates a second database of it need not be able to create any.
@@ -23,6 +24,25 @@ begin
         end if;
     exception
         -- No right to grant it: the role was given before, or the next statement says what is missing.
+        when insufficient_privilege then null;
+    end;
+    begin
+        -- Views read what readers read. Who makes or refreshes one acts as their owner for that statement, and has nothing of it else.
+        if not pg_has_role('disarray_views', 'disarray_reader', 'usage') then
+            grant disarray_reader to disarray_views;
+        end if;
+        foreach v_role in array array['disarray_operator', 'disarray_worker']
+        loop
+            continue when pg_has_role(v_role, 'disarray_views', 'member');
+            if current_setting('server_version_num')::integer >= 160000 then
+                execute format('grant disarray_views to %I with inherit false, set true', v_role);
+            else
+                execute format('alter role %I noinherit', v_role);
+                execute format('grant disarray_views to %I', v_role);
+            end if;
+        end loop;
+    exception
+        -- disarray view apply says what is missing.
         when insufficient_privilege then null;
     end;
 end

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
 
-# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, and one to spare.
-_CONNECTIONS = 9
+# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, a view that is refreshed
+# for minutes, and one to spare.
+_CONNECTIONS = 10
 
 
 def database_of(config: Config) -> str:

@@ -27,6 +27,7 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
+grant usage, create on schema telemetry to disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -82,6 +83,9 @@ grant execute on function
     disarray.settle_raw_events,
     disarray.release_raw_events,
     disarray.forget_raw_events,
+    disarray.claim_view,
+    disarray.begin_view_refresh,
+    disarray.end_view_refresh,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
@@ -126,6 +130,8 @@ grant execute on function
     disarray.begin_request,
     disarray.keep_answer,
     disarray.decide_source,
+    disarray.put_view,
+    disarray.drop_view,
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
@@ -237,6 +243,8 @@ grant execute on function
     disarray.audit_file_records,
     disarray.audit_deliveries,
     disarray.list_settled_restatements,
+    disarray.list_views,
+    disarray.list_view_refreshes,
     disarray.audit_dimensions,
     disarray.audit_numbers,
     disarray.load_base_chains,

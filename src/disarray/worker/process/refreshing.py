@@ -1,0 +1,47 @@
+"""The views of a plant, refreshed by a worker in a thread of its own when what they depend on was committed."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from disarray.errors import DatabaseUnavailableError, DisarrayError
+
+if TYPE_CHECKING:
+    import threading
+
+    from disarray.model.breaker import Breaker
+    from disarray.sinks.views import ViewRefresher
+
+log = logging.getLogger(__name__)
+
+# How often a worker asks whether a view is due; without views that costs next to nothing.
+EVERY_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ViewThread:
+    """Refreshes views until it is told to stop. The pipeline never waits for one."""
+
+    refresher: ViewRefresher
+    breaker: Breaker  # of the database, shared with the scheduler
+
+    def run(self, stop: threading.Event) -> None:
+        """Refresh what is due, every so often."""
+        while self.breaker.await_turn(stop):
+            try:
+                with self.breaker.guard():
+                    for done in self.refresher.refresh_due():
+                        if done.error is None:
+                            log.info("view %s refreshed in %.1f s", done.name, done.seconds)
+                        if stop.is_set():
+                            return
+            except DatabaseUnavailableError:
+                continue  # the breaker has said so
+            except DisarrayError as error:
+                log.warning("views could not be refreshed and wait: %s", error)
+            except Exception:
+                # Whatever it is, files are taken in all the same.
+                log.exception("views could not be refreshed and wait")
+            stop.wait(EVERY_SECONDS)
