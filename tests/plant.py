@@ -100,7 +100,8 @@ class Plant:
                     disarray.segment, disarray.segment_metric, disarray.rollup, disarray.file_fingerprint,
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
                     disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
-                    disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower
+                    disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower,
+                    disarray.file_part, disarray.part_delivery, disarray.conflict, disarray.side_effect
                 """
             )
             for table in self.tables():

@@ -6,7 +6,7 @@ from dataclasses import KW_ONLY, dataclass
 from enum import Enum
 from typing import assert_never
 
-from disarray.model.description.spec_values import any_text, duration, integer, text
+from disarray.model.description.spec_values import any_text, duration, integer, several, text
 from disarray.model.duration import DAY, HOUR, LONGEST, SECOND
 
 
@@ -17,6 +17,7 @@ class Kind(Enum):
     PATH = "path"
     NUMBER = "number"
     LENGTH = "length of time"
+    WORDS = "list of words"
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,8 @@ class Option:
             case Kind.LENGTH:
                 duration(at_least=self.at_least, at_most=self.at_most)(value)
                 return text(value)
+            case Kind.WORDS:
+                return ", ".join(several(text)(value)) if isinstance(value, list) else any_text(value)
             case _:
                 assert_never(self.kind)
 
@@ -254,6 +257,33 @@ OPTIONS = (
         own_variable="DISARRAY_BACKFILL_MAX_REPLICATION_LAG",
     ),
     Option(
+        "hooks.allow",
+        None,
+        'where hooks may connect to: `["hooks.example.com", "127.0.0.1:8080", "10.0.0.0/8"]`; nowhere else. A name '
+        "that leads to an address that is not public needs that address as well",
+        Kind.WORDS,
+        own_flag="--hooks-allow",
+        own_variable="DISARRAY_HOOKS_ALLOW",
+    ),
+    Option(
+        "hooks.every",
+        "2 s",
+        "how often a worker looks for messages to hooks that are due",
+        Kind.LENGTH,
+        own_flag="--hooks-every",
+        own_variable="DISARRAY_HOOKS_EVERY",
+        at_least=SECOND // 10,
+    ),
+    Option(
+        "hooks.check_every",
+        "1 min",
+        "how often workers look for subjects that are silent or stale for too long",
+        Kind.LENGTH,
+        own_flag="--hooks-check-every",
+        own_variable="DISARRAY_HOOKS_CHECK_EVERY",
+        at_least=SECOND,
+    ),
+    Option(
         "api.host",
         "127.0.0.1",
         "where the REST server listens; elsewhere than on this machine callers need a token",
@@ -361,6 +391,13 @@ OPTIONS = (
         "housekeeping.keep_inbox",
         "90 d",
         "how long an event of the inbox that is done is known: sent again after that, it is new",
+        Kind.LENGTH,
+        at_least=DAY,
+    ),
+    Option(
+        "housekeeping.keep_effects",
+        "90 d",
+        "how long messages to hooks are kept that were sent",
         Kind.LENGTH,
         at_least=DAY,
     ),

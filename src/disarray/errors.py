@@ -222,6 +222,62 @@ class LandingWriteError(DisarrayError):
         )
 
 
+class SourceError(DisarrayError):
+    """A table source could not be read. Nothing of the batch was taken; the source goes on from where it was."""
+
+    # What to do next, in the words of each kind.
+    remedy = "It is tried again by itself, later and later"
+
+    @classmethod
+    def of(cls, source_name: str, reason: str) -> Self:
+        """What happened to which source."""
+        return cls(
+            f"source {source_name}: {reason.rstrip('.')}. Nothing of this batch was taken. {cls.remedy}"
+        )
+
+
+class SourceUnavailableError(SourceError):
+    """The database of a source is away, or went away."""
+
+
+class SourceTimeoutError(SourceError):
+    """The database of a source broke a statement off for its time."""
+
+    remedy = (
+        "It is tried again by itself; an index on cursor and key, a smaller limit or a longer timeout helps"
+    )
+
+
+class SourceAccessError(SourceError):
+    """The database of a source refuses the login, or the login may not read the table."""
+
+    remedy = "Mend the url or grant SELECT on the table; it is tried again by itself"
+
+
+class SourceLayoutError(SourceError):
+    """The columns of a source are not those that were read before, or cannot be read."""
+
+    remedy = (
+        "Mend the table or the description. If the change is meant, run: disarray source reset NAME --to VALUE, which "
+        "learns the columns anew"
+    )
+
+
+class SourceKeyError(SourceError):
+    """The key of a source is NULL or not unique, so that rows cannot be told apart."""
+
+    remedy = "Name the columns that tell rows apart in key, or read a query that leaves such rows out"
+
+
+class SourceReplacedError(SourceError):
+    """The database behind a source is not the one that was read before."""
+
+    remedy = (
+        "What it took before is kept. Decide from where to go on, and run: disarray source reset NAME --to VALUE; rows "
+        "that come twice count once"
+    )
+
+
 class FragmentReadError(DisarrayError):
     """A fragment that the catalog names cannot be read. Nothing was changed."""
 
@@ -402,6 +458,10 @@ class RequestRunningError(ControlError):
 
 class KeyReusedError(ControlError):
     """An Idempotency-Key was used for another request; this one did nothing."""
+
+
+class AddressRefusedError(DisarrayError):
+    """A hook would have to connect to where the configuration does not allow it. Nothing was sent."""
 
 
 class PortUnavailableError(DisarrayError):

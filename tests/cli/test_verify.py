@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.cli.commands.verify import describe
+from disarray.control.hooks import register_hooks
 from disarray.engine.verification.sources import Unproven
 from disarray.engine.verification.verification_report import VerificationReport
 from tests.plant import Plant
@@ -33,6 +34,16 @@ type = "float64"
 kind = "sum"
 input = "watts"
 """
+HOOK = {
+    "hook_name": "quality",
+    "kind": "webhook",
+    "causes": ["verification_failed"],
+    "subject_patterns": ["*"],
+    "dataset_patterns": ["*"],
+    "larger_than": {},
+    "definition": {},
+    "definition_digest": "d",
+}
 
 
 @pytest.mark.postgres
@@ -41,10 +52,14 @@ def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     tmp_path: Path, dsn: str, run: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
     plant = Plant(tmp_path, dsn, description=DESCRIPTION)
+    with plant.pool.connection() as connection:
+        register_hooks(connection, [HOOK])
     plant.ingest(plant.write("T1/a.csv", "time,watts\n2025-10-01T00:00:00Z,0.1\n2025-10-01T01:00:00Z,0.2\n"))
     plant.rows("update disarray.segment_metric set total_float = 0.3 where total_float = 0.2 returning 1")
-    plant.pool.close()
     found = run("verify", "--json", timeout=1800)
+    told = plant.rows("select subject_key, dataset, details -> 'finding_count' from disarray.side_effect")
+    assert told == [("T1", "tools", 2)]
+    plant.pool.close()
     assert found.returncode == 1, found.stderr
     assert [line for line in found.stderr.splitlines() if line.startswith("…")] == [
         "… starting Spark",

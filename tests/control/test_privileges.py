@@ -52,6 +52,10 @@ finish_commit                 -      -         yes     -         -
 find_same_content             -      -         yes     yes       -
 hand_over_items               -      -         yes     -         -
 load_file_homes               -      -         yes     yes       -
+load_file_parts               -      -         yes     yes       -
+load_part_deliveries          -      -         yes     yes       -
+load_part_parents             -      -         yes     yes       -
+list_split_files              -      -         yes     yes       yes
 load_moving_files             -      -         yes     yes       -
 matching_rules                -      -         yes     yes       -
 note_matching                 -      -         yes     yes       -
@@ -184,6 +188,9 @@ lock_dead_letters             -      -         -       -         -
 lateness_bounds               -      -         -       -         -
 add_figures                   -      -         -       -         -
 call_turns                    -      -         -       -         -
+put_file_parts                -      -         -       -         -
+queue_parts                   -      -         -       -         -
+part_reason                   -      -         -       -         -
 begin_moves                   -      -         -       -         -
 end_moves                     -      -         -       -         -
 unresolved_from               -      -         -       -         -
@@ -314,6 +321,31 @@ return_raw_events             -      -         -       -         -
 lock_raw_events               -      -         -       -         -
 lock_dead_events              -      -         -       -         -
 note_event_decision           -      -         -       -         -
+register_hooks                -      -         yes     -         -
+note_conditions               -      -         yes     -         -
+claim_side_effect             -      -         yes     -         -
+settle_side_effect            -      -         yes     -         -
+release_side_effect           -      -         yes     -         -
+forget_side_effects           -      -         yes     -         -
+note_side_effects             -      -         yes     yes       -
+resend_side_effects           -      -         -       yes       -
+list_hooks                    -      -         yes     yes       yes
+list_side_effects             -      -         yes     yes       yes
+count_side_effects            -      -         yes     yes       yes
+has_hook                      -      -         -       -         -
+hooks_of                      -      -         -       -         -
+put_side_effect               -      -         -       -         -
+is_larger                     -      -         -       -         -
+span_document                 -      -         -       -         -
+counted                       -      -         -       -         -
+parked_uris                   -      -         -       -         -
+return_side_effects           -      -         -       -         -
+note_restatement_effects      -      -         -       -         -
+note_quarantine_effects       -      -         -       -         -
+note_dead_letter_effects      -      -         -       -         -
+note_dead_event_effects       -      -         -       -         -
+note_silence                  -      -         -       -         -
+note_staleness                -      -         -       -         -
 """
 
 

@@ -31,6 +31,7 @@ from disarray.control import (
     explanations,
     figures,
     files,
+    hooks,
     housekeeping,
     instances,
     migrations,
@@ -42,6 +43,7 @@ from disarray.control import (
     readings,
     requests,
     runs,
+    side_effects,
     sources,
     status,
     subject_commits,
@@ -56,6 +58,7 @@ from disarray.model.catalog_changes import CatalogChanges
 from disarray.model.description.dataset import Store, Version
 from disarray.model.fragments import FragmentEntry, FragmentState, LakeFile
 from disarray.model.plan import RebuildStep
+from disarray.model.side_effect import EffectOutcome, HookCause
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,6 +115,7 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
     called |= everything_about_the_api(session) | everything_about_the_inbox(session)
     called |= everything_about_backfills(session)
+    called |= everything_about_hooks(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
@@ -428,6 +432,50 @@ def everything_about_backfills(session: Connection) -> set[str]:
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",
+    }  # fmt: skip
+
+
+def everything_about_hooks(session: Connection) -> set[str]:
+    """A message from its cause to each of its ends."""
+    decision = {"reason": "mended", "by": "alice"}
+    holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
+    described = {
+        "hook_name": "quality", "kind": "webhook", "subject_patterns": ["*"], "dataset_patterns": ["*"],
+        "causes": ["restatement", "quarantine", "dead_letter", "no_data_since", "stale_longer_than"],
+        "larger_than": {"*": 1}, "no_data_since_seconds": 60, "stale_longer_than_seconds": 60,
+        "definition": {}, "definition_digest": "d",
+    }  # fmt: skip
+    assert hooks.register_hooks(session, [described]) == 1
+    side_effects.note_conditions(session, every_seconds=0)
+    for number in range(3):
+        noted = side_effects.note_side_effects(
+            session, HookCause.DEAD_LETTER, subject_key="T", dataset=None, occasion=str(number), summary="s", details={}
+        )  # fmt: skip
+        assert noted == 1
+
+    def claim() -> side_effects.ClaimedEffect:
+        held = side_effects.claim_side_effect(
+            session, "quality", holder, definition_digest="d", lease_seconds=60, max_attempts=1
+        )
+        assert held is not None
+        return held
+
+    assert side_effects.release_side_effect(session, claim())
+    ends = (EffectOutcome(reason=None), EffectOutcome(reason="no"))
+    states = [
+        side_effects.settle_side_effect(session, claim(), end, retry_seconds=0, max_attempts=1)
+        for end in ends
+    ]
+    assert states == ["done", "dead"]
+    [dead] = side_effects.list_side_effects(session, state="dead")
+    assert side_effects.resend_side_effects(session, [dead.effect_id], **decision) == 1
+    assert side_effects.count_side_effects(session)["pending"] == 2
+    assert side_effects.forget_side_effects(session, keep=timedelta(days=1)) == 0
+    assert [each.done for each in hooks.list_hooks(session)] == [1]
+    return {
+        "register_hooks", "note_conditions", "note_side_effects", "claim_side_effect", "release_side_effect",
+        "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
+        "list_hooks",
     }  # fmt: skip
 
 

@@ -6,7 +6,8 @@ from disarray.failpoints import POINTS
 from tests.backfill import test_killed_backfills
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
-from tests.sources import test_killed_deliveries, test_killed_drainers
+from tests.sinks import test_killed_senders
+from tests.sources import test_killed_deliveries, test_killed_drainers, test_killed_pullers
 
 
 def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
@@ -25,7 +26,10 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_upkeep.COPY,
         *test_killed_deliveries.DELIVERIES,
         *test_killed_drainers.DRAINERS,
+        *test_killed_pullers.PULLERS,
         *test_producer.PRODUCERS,
         *test_killed_backfills.BACKFILLS,
+        *test_killed_senders.SENDERS,
+        *test_killed_senders.REPORTS,
     }
     assert killed == set(POINTS)

@@ -71,3 +71,29 @@ def test_a_suggested_segment_is_in_bounds_wherever_the_ladder_allows(readings: i
     amount = readings * length / span_us
     assert length in LADDER
     assert FEWEST <= amount <= MOST or not any(FEWEST <= readings * each / span_us <= MOST for each in LADDER)
+
+
+def test_a_column_that_is_called_like_a_thing_and_names_a_few_is_the_subject_of_each_line() -> None:
+    stamps = [second * 1_000_000 for second in range(30) for _ in range(3)]
+    tools = [tool for _ in range(30) for tool in ("T1", "T2", "T3")]
+    seen = survey(stamps, {"tool": tools, "note": ["x"] * 90})
+    assert (seen.subject, seen.subjects, seen.channel, seen.key) == ("tool", ("T1", "T2", "T3"), None, ())
+
+
+@pytest.mark.parametrize(
+    "tools",
+    [
+        ["T1"] * 90,  # one thing: the file is about it
+        [f"T{number}" for number in range(90)],  # a number for each line
+        [None, *["T1"] * 44, *["T2"] * 45],  # lines that are about nothing
+        [number * 1_000_000_000 for number in (1, 2)] * 45,
+    ],
+)
+def test_a_column_that_names_no_few_things_is_no_subject(tools: list[object]) -> None:
+    assert survey([second * 1_000_000 for second in range(90)], {"tool": tools}).subject is None
+
+
+def test_where_it_is_known_what_a_file_is_about_its_lines_are_not_asked() -> None:
+    tools = ["T1", "T2"] * 45
+    stamps = [second * 1_000_000 for second in range(90)]
+    assert survey(stamps, {"tool": tools}, may_be_split=False).subject is None

@@ -31,6 +31,8 @@ COMMANDS = {
     "dead-letters": "cli.commands.dead_letters:app",
     "inbox": "cli.commands.inbox:app",
     "backfill": "cli.commands.backfill:app",
+    "source": "cli.commands.source:app",
+    "hook": "cli.commands.hook:app",
     "workers": "cli.commands.workers:app",
     "subjects": "cli.commands.history:subjects_app",
     "runs": "cli.commands.history:runs_app",

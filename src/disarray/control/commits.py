@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.control.connections import Connection
+    from disarray.control.file_parts import PartDelivery
     from disarray.control.metadata import Metadata
     from disarray.control.queue import Holder, QueueId
     from disarray.model.catalog_changes import CatalogChanges
@@ -126,6 +127,10 @@ class SubjectCommit:
     left: Sequence[
         tuple[str, str]
     ] = ()  # dataset and uri of what was to leave this subject and is gone with the commit
+    parts: Sequence[
+        PartDelivery
+    ] = ()  # of files about several subjects, for the subjects that they are about
+    parts_taken: Sequence[PartDelivery] = ()  # what waited for parts of this subject up to these
     completions: Mapping[QueueId, Metadata] = field(default_factory=dict)
     figures: CommitFigures | None = None
     metadata: Metadata = field(default_factory=dict)
@@ -182,6 +187,16 @@ def prepare_commit(commit: SubjectCommit) -> PreparedCommit:
         "moved": [vars(moved) for moved in commit.moved],
         "leaving": [vars(leaving) for leaving in commit.leaving],
         "left": [{"dataset": dataset, "source_uri": uri} for dataset, uri in commit.left],
+        "parts": [_part_document(part) for part in commit.parts],
+        "parts_taken": [
+            {
+                "part_uri": part.part_uri,
+                "delivery_no": part.delivery_no,
+                "generation": part.fingerprint.generation,
+                "parse_version": part.fingerprint.parse_version,
+            }
+            for part in commit.parts_taken
+        ],
         "figures": figures,
         "completions": [
             {"queue_id": queue_id, "metadata": metadata} for queue_id, metadata in commit.completions.items()
@@ -315,6 +330,22 @@ def rows_document(part: DatasetCommit) -> Row:
 
 def _profile_document(part: DatasetCommit) -> str | None:
     return None if part.profile is None else json.dumps(vars(part.profile), allow_nan=False)
+
+
+def _part_document(part: PartDelivery) -> Row:
+    return {
+        "part_uri": part.part_uri,
+        "parent_uri": part.parent_uri,
+        "subject_key": part.subject_key,
+        "seam_position": part.seam_position,
+        "change": part.change,
+        "replacement": part.replacement,
+        "content_hash": part.fingerprint.content_hash,
+        "parse_version": part.fingerprint.parse_version,
+        "generation": part.fingerprint.generation,
+        "fragments": list(part.fragments),
+        "fingerprint": base64.b64encode(part.fingerprint.to_bytes()).decode(),
+    }
 
 
 def _without_nulls(row: Row) -> Row:

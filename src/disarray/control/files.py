@@ -50,6 +50,7 @@ class FileRecord:
     last_error: str | None
     first_seen_at: datetime
     last_seen_at: datetime
+    parent_uri: str | None = None  # of a part of a file about several subjects
 
 
 def enqueue_file(

@@ -31,7 +31,7 @@ def dataset_table(
         "roots": [str(path.parent)],
         "files": [f"**/*{suffix}"],
         "format": found.format,
-        "subject": _subject(found, suffix),
+        "subject": _subject(found, suffix, seen),
         "zone": zone or "UTC",
     }
     if seen is not None:
@@ -62,7 +62,9 @@ def dataset_block(table: Mapping[str, object]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _subject(found: Guess, suffix: str) -> dict[str, object]:
+def _subject(found: Guess, suffix: str, seen: Survey | None) -> dict[str, object]:
+    if seen is not None and seen.subject is not None:
+        return {"column": seen.subject}
     if found.subject_field:
         return {"preamble": found.subject_field}
     return {"file_name": f"^(?P<subject>[^.]+){re.escape(suffix)}$"}

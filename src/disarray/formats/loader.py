@@ -12,6 +12,7 @@ from disarray.errors import ConfigError, FormatUnknownError, SpecError
 from disarray.model.description.dataset_reader import read_datasets
 from disarray.model.description.format_reader import read_format
 from disarray.model.description.spec_table import Problems, Table, near_miss
+from disarray.model.description.table_source import read_sources
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.format import Format
+    from disarray.model.description.table_source import TableSource
 
 OWN_FORMATS_FOLDER = "formats"
 
@@ -88,6 +90,18 @@ def load_datasets(path: Path) -> tuple[Dataset, ...]:
     datasets = read_datasets(document, problems=problems, descriptions=tables, folder=folder)
     problems.raise_if_any()
     return datasets
+
+
+def load_sources(path: Path, datasets: Mapping[str, Dataset]) -> tuple[TableSource, ...]:
+    """The table sources of a disarray.toml whose datasets are these; none where there is no file."""
+    try:
+        _, document = read_toml(path, shown=str(path))
+    except FileNotFoundError:
+        return ()
+    problems = Problems(str(path))
+    sources = read_sources(document, problems=problems, datasets=datasets)
+    problems.raise_if_any()
+    return sources
 
 
 def _describe(entry: Traversable, *, shown: str, shipped: bool) -> Description:

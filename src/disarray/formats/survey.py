@@ -29,6 +29,11 @@ LADDER = (
     365 * DAY,
 )
 _FEWEST_STEPS = 20
+# What people call the thing that is measured; a column of such a name that has a few values names subjects.
+_THINGS = ("tool", "machine", "equipment", "asset", "station", "instrument", "subject")
+_MOST_SUBJECTS = 1_000
+_SMALL = 1_000_000
+_SHOWN_SUBJECTS = 5
 _RECORD_NAMES = ("rec", "record", "record_id", "datapoint", "data_point", "index", "id", "point", "dataset")
 
 
@@ -45,6 +50,8 @@ class Survey:
     key: tuple[str, ...] | None
     channel: str | None
     segment_us: int
+    subject: str | None = None  # the column that names a subject in each line; None: the file is about one
+    subjects: tuple[str, ...] = ()  # the first of its values
 
     @property
     def per_segment(self) -> int:
@@ -54,12 +61,20 @@ class Survey:
         return round(self.readings * self.segment_us / (self.last_us - self.first_us))
 
 
-def survey(event_us: Sequence[int], columns: Mapping[str, Sequence[object]]) -> Survey:
-    """Look at readings in file order; `columns` are those that can be a key: whole numbers and text."""
+def survey(
+    event_us: Sequence[int], columns: Mapping[str, Sequence[object]], *, may_be_split: bool = True
+) -> Survey:
+    """Look at readings in file order; `columns` are those that can be a key: whole numbers and text.
+
+    Where it is known what the file is about, it is not looked for in its lines.
+    """
     stamps = Counter(event_us)
     distinct = sorted(stamps)
     steps = [later - earlier for earlier, later in pairwise(distinct)]
+    subject = _subject(columns) if may_be_split else None
     channel = _channel(event_us, stamps, columns)
+    if channel == subject:
+        channel = None
     rate_span = distinct[-1] - distinct[0] if len(distinct) > 1 else 0
     return Survey(
         readings=len(event_us),
@@ -68,9 +83,16 @@ def survey(event_us: Sequence[int], columns: Mapping[str, Sequence[object]]) -> 
         interval_us=int(median(steps)) if steps else None,
         repeated_stamps=len(event_us) - len(distinct),
         out_of_order=sum(1 for earlier, later in pairwise(event_us) if later < earlier),
-        key=_key(event_us, columns, channel=channel, is_regular=_is_regular(steps)),
+        key=_key(
+            event_us,
+            columns,
+            always=[columns[name] for name in (subject, channel) if name is not None],
+            is_regular=_is_regular(steps),
+        ),
         channel=channel,
         segment_us=suggest_segment(len(event_us), rate_span),
+        subject=subject,
+        subjects=() if subject is None else _texts(columns[subject])[:_SHOWN_SUBJECTS],
     )
 
 
@@ -83,6 +105,31 @@ def suggest_segment(readings: int, span_us: int) -> int:
     if not fitting:
         return LADDER[-1] if LADDER[-1] * per_us < FEWEST else LADDER[0]
     return min(fitting, key=lambda length: max(length * per_us / BEST, BEST / (length * per_us)))
+
+
+def _subject(columns: Mapping[str, Sequence[object]]) -> str | None:
+    """A column that is called like a thing and names a few of them, each in several lines."""
+    for name in sorted(columns, key=lambda each: next(iter(_thing_in(each)), len(_THINGS))):
+        values = columns[name]
+        kinds = set(values)
+        if (
+            _thing_in(name)
+            and 1 < len(kinds) <= _MOST_SUBJECTS
+            and None not in kinds
+            and len(values) >= 2 * len(kinds)
+            and all(isinstance(value, str) or 0 <= int(str(value)) < _SMALL for value in kinds)
+        ):
+            return name
+    return None
+
+
+def _thing_in(name: str) -> list[int]:
+    words = name.lower().split("_")
+    return [place for place, thing in enumerate(_THINGS) if thing in words]
+
+
+def _texts(values: Sequence[object]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(str(value).strip() for value in values))
 
 
 def _channel(
@@ -102,13 +149,16 @@ def _channel(
 
 
 def _key(
-    event_us: Sequence[int], columns: Mapping[str, Sequence[object]], *, channel: str | None, is_regular: bool
+    event_us: Sequence[int],
+    columns: Mapping[str, Sequence[object]],
+    *,
+    always: Sequence[Sequence[object]],
+    is_regular: bool,
 ) -> tuple[str, ...] | None:
     """A column that counts readings; else the stamp alone, but only of a logger that keeps its rhythm.
 
     Stamps that merely happen to differ in this file prove nothing: as a key they would drop readings of another.
     """
-    always = [columns[channel]] if channel else []
     counting = [name for name in _RECORD_NAMES if name in columns and _is_distinct(columns[name])]
     for name in counting:
         if _is_unique(event_us, [*always, columns[name]]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from operator import attrgetter
@@ -87,6 +87,21 @@ class FoldMark:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PartMark:
+    """What the lines of a file say of one of its subjects, up to some point of it.
+
+    Repeated local hours are told apart for each subject, as if it had a file of its own.
+    """
+
+    subject_key: str
+    kept: int = 0
+    first_us: int | None = None
+    last_us: int | None = None
+    last_position: int = -1
+    folds: tuple[FoldMark, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ParserState:
     """All that the meaning of the next line depends on."""
 
@@ -106,6 +121,7 @@ class Checkpoint:
     first_us: int | None = None
     last_us: int | None = None
     state: ParserState = ParserState()
+    parts: tuple[PartMark, ...] = ()  # of a file about several subjects, by subject
 
 
 ORIGIN = Checkpoint()
@@ -133,6 +149,7 @@ class Fingerprint:
     tail: Tail = Tail.NONE
     compression: str = "none"
     generation: int = 0
+    parts: tuple[PartMark, ...] = ()  # of a file about several subjects, by subject: of all of its lines
 
     def block_extent(self, index: int) -> tuple[int, int]:
         """Where on disk the bytes of one hashed block lie; the last block is shorter."""
@@ -160,6 +177,11 @@ def _to_plain(fingerprint: Fingerprint) -> dict[str, Any]:
     index_of = {state: index for index, state in enumerate(states)}
     # Numbers as differences to the point before: they compress far better than absolutes.
     rows = [[*_difference(before, after), index_of[after.state]] for before, after in pairwise(points)]
+    marks = [*(point.parts for point in points), fingerprint.parts]
+    # Only of files that have parts: all others are written as they always were.
+    parts = (
+        {"parts": [_changed_marks(before, after) for before, after in pairwise(marks)]} if any(marks) else {}
+    )
     return {
         "layout": _LAYOUT,
         "size": fingerprint.size,
@@ -174,12 +196,15 @@ def _to_plain(fingerprint: Fingerprint) -> dict[str, Any]:
         "tail": fingerprint.tail.value,
         "compression": fingerprint.compression,
         "generation": fingerprint.generation,
+        **parts,
     }
 
 
 def _from_plain(plain: dict[str, Any]) -> Fingerprint:
     states = [_state_from_plain(state) for state in plain["states"]]
     points = list(_rebuild_points(plain["points"], states))
+    marks = list(_rebuild_marks(plain["parts"])) if "parts" in plain else [()] * (len(points) + 1)
+    points = [replace(point, parts=own) if own else point for point, own in zip(points, marks, strict=False)]
     hashes = base64.b64decode(plain["hashes"], validate=True)
     return Fingerprint(
         size=plain["size"],
@@ -194,6 +219,7 @@ def _from_plain(plain: dict[str, Any]) -> Fingerprint:
         tail=Tail(plain["tail"]),
         compression=plain["compression"],
         generation=plain["generation"],
+        parts=marks[-1],
     )
 
 
@@ -217,6 +243,33 @@ def _rebuild_points(rows: Iterable[list[Any]], states: list[ParserState]) -> Ite
             state=states[state],
         )
         yield point
+
+
+def _changed_marks(before: tuple[PartMark, ...], after: tuple[PartMark, ...]) -> list[list[Any]]:
+    known = set(before)
+    return [
+        [
+            *(mark.subject_key, mark.kept, mark.first_us, mark.last_us, mark.last_position),
+            [astuple(fold) for fold in mark.folds],
+        ]
+        for mark in after
+        if mark not in known
+    ]
+
+
+def _rebuild_marks(rows: Iterable[list[list[Any]]]) -> Iterator[tuple[PartMark, ...]]:
+    known: dict[str, PartMark] = {}
+    for changed in rows:
+        for subject_key, kept, first_us, last_us, last_position, folds in changed:
+            known[subject_key] = PartMark(
+                subject_key=subject_key,
+                kept=kept,
+                first_us=first_us,
+                last_us=last_us,
+                last_position=last_position,
+                folds=tuple(FoldMark(*fold) for fold in folds),
+            )
+        yield tuple(known[subject] for subject in sorted(known))
 
 
 def _state_to_plain(state: ParserState) -> list[Any]:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, assert_never
-from urllib.parse import unquote
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
 from disarray.model.delivery_paths import subject_in
 from disarray.model.description.dataset import SubjectKind
 from disarray.model.description.spec_table import MisfitError
 from disarray.model.description.spec_values import subject_key
+from disarray.model.file_parts import parent_subject, part_name
+from disarray.model.uris import file_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +34,10 @@ class Match:
 
 
 def match_file(uri: str, datasets: Sequence[Dataset]) -> Match | None:
-    """The one dataset whose roots and globs take the file, or None; two that do are an error."""
+    """The one dataset whose roots and globs take the file, or None; two that do are an error.
+
+    A part belongs to the dataset of its parent, and names its subject itself.
+    """
     found: list[tuple[Dataset, str]] = []
     path = _path_of(uri)
     for dataset in datasets:
@@ -48,6 +52,9 @@ def match_file(uri: str, datasets: Sequence[Dataset]) -> Match | None:
             f"{uri} matches the datasets {names}, so it was given to none; narrow 'files' or 'roots' of one"
         )
     dataset, relative = found[0]
+    part = part_name(uri)
+    if part is not None:
+        return Match(dataset, part.subject_key)
     return Match(dataset, _subject(uri, dataset, relative))
 
 
@@ -78,6 +85,8 @@ def _subject(uri: str, dataset: Dataset, relative: str) -> str | None:
             searched = re.search(rule.text, relative)
         case SubjectKind.DELIVERY:
             return _checked(uri, dataset, subject_in(relative))
+        case SubjectKind.COLUMN:
+            return parent_subject(uri, dataset=dataset.name, column=rule.text)
         case SubjectKind.FILE_NAME:
             searched = re.search(rule.text, relative.rpartition("/")[2])
         case _:
@@ -97,9 +106,7 @@ def _checked(uri: str, dataset: Dataset, subject: str) -> str:
 
 
 def _path_of(uri: str) -> PurePath:
-    if uri.startswith("file://"):
-        return PurePath(unquote(uri.removeprefix("file://")))
-    return PurePath(uri)
+    return PurePath(file_path(uri))
 
 
 def _below_roots(path: PurePath, roots: Sequence[str]) -> str | None:

@@ -14,6 +14,14 @@ def file_uri(path: str) -> str:
     return "file://" + quote(path, safe=_PLAIN)
 
 
+def file_path(source_uri: str) -> str:
+    """The path behind a uri; of a part (`model/file_parts.py`), that of the file which it is a part of."""
+    if not source_uri.startswith("file://"):
+        return source_uri
+    # In the path itself this character is always encoded.
+    return unquote(source_uri.removeprefix("file://").partition("#")[0])
+
+
 def is_spelled_right(source_uri: str) -> bool:
     """Whether a file is named by its plain path or by the one uri that `file_uri` gives it; what is no file always is.
 

@@ -22,7 +22,7 @@ ORDER = Order("files", {"source_uri": str})
 
 @dataclass(frozen=True, kw_only=True)
 class File:
-    """Where a file stands."""
+    """Where a file stands; `parent_uri` is the file that a part is a part of."""
 
     source_uri: str
     subject_key: str
@@ -34,6 +34,7 @@ class File:
     last_error: str | None
     first_seen_at: datetime
     last_seen_at: datetime
+    parent_uri: str | None
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,8 @@ class FileStory(File):
     """All that is known of a file: what it says about which segments, rejected lines, and every event, newest first.
 
     `parked_hash` is of a version that waits for a decision, `failed_request` what was given up, `delivery` the source,
-    batch and stretch of its cursor that a file came from.
+    batch and stretch of its cursor that a file came from. `parts` are those of a file about several subjects: what each
+    has of it, and how many deliveries wait to be taken in.
     """
 
     logical_start: datetime | None
@@ -68,6 +70,7 @@ class FileStory(File):
     conflicts: dict[str, object]
     blacklist: dict[str, object] | None
     delivery: dict[str, object] | None
+    parts: list[dict[str, object]]
     events: list[FileEvent]
 
 
@@ -102,7 +105,10 @@ def show_file(connection: Connection, known: Metadata) -> FileStory:
 def find_file(connection: Connection, file: str) -> Metadata:
     """What is stored about a file, by its uri or a path; `source_uri` is that under which it is known."""
     path = str(Path(file).absolute())
-    for uri in dict.fromkeys((file, file_uri(path), path)):
+    # A part is named by its file and by what follows it.
+    whole, mark, part = file.partition("#")
+    of_part = f"{file_uri(str(Path(whole).absolute()))}{mark}{part}"
+    for uri in dict.fromkeys((file, file_uri(path), path, of_part)):
         known = files.describe_file(connection, uri)
         if known is not None:
             return known

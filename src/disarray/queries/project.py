@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import connections, migrations
 from disarray.errors import ConfigError, DatabaseUnreachableError, EmbeddedServerError
-from disarray.formats.loader import load_datasets
+from disarray.formats.loader import load_datasets, load_sources
 from disarray.store.lake import Lake
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from disarray.config import Config
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Dataset
+    from disarray.model.description.table_source import TableSource
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,11 @@ def configured_datasets(config: Config) -> dict[str, Dataset]:
             "Run 'disarray formats try FILE': it proposes one"
         )
     return datasets
+
+
+def configured_sources(config: Config, datasets: Mapping[str, Dataset]) -> tuple[TableSource, ...]:
+    """The table sources of the project, of which there may be none."""
+    return load_sources(config.dataset_file, datasets)
 
 
 def running_dsn(config: Config) -> str:

@@ -25,6 +25,7 @@ class HousekeepingSettings:
     keep_commits: timedelta
     keep_events: timedelta
     keep_inbox: timedelta
+    keep_effects: timedelta
     keep_landing: timedelta | None  # of deliveries that nothing needs; None: for ever
 
 
@@ -39,6 +40,7 @@ def housekeeping_settings(config: Config) -> HousekeepingSettings:
         keep_commits=config.length("housekeeping.keep_commits"),
         keep_events=config.length("housekeeping.keep_events"),
         keep_inbox=config.length("housekeeping.keep_inbox"),
+        keep_effects=config.length("housekeeping.keep_effects"),
         keep_landing=config.length("landing.keep") if config.is_set("landing.keep") else None,
     )
 

@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control.commits import MAX_SHIFT_ROWS
+from disarray.sinks.hook_settings import HookSettings
 from disarray.sources.inbox import Inbox, InboxSettings
+from disarray.sources.table_puller import TablePuller
 from disarray.worker.housekeeping_settings import DEFAULTS, HousekeepingSettings
 
 if TYPE_CHECKING:
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from disarray.control.queue import Holder
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
+    from disarray.model.description.table_source import TableSource
     from disarray.sources.landing import Landing
     from disarray.store.lake import Lake
 
@@ -34,7 +37,9 @@ class Workplace:
     max_shift_rows: int = MAX_SHIFT_ROWS  # a larger shift of bases becomes an item of its own
     landing: Landing | None = None  # where sources deliver; None: there are none
     inbox_settings: InboxSettings = field(default_factory=InboxSettings)
+    hook_settings: HookSettings = field(default_factory=HookSettings)
     housekeeping: HousekeepingSettings = DEFAULTS
+    sources: tuple[TableSource, ...] = ()
 
     @property
     def inbox(self) -> Inbox | None:
@@ -49,3 +54,17 @@ class Workplace:
             settings=self.inbox_settings,
         )
         return inbox if inbox.served else None
+
+    @property
+    def puller(self) -> TablePuller | None:
+        """What pulls its table sources; None where there are none."""
+        if self.landing is None or not self.sources:
+            return None
+        return TablePuller(
+            pool=self.pool,
+            landing=self.landing,
+            datasets=self.datasets,
+            holder=self.holder,
+            sources=self.sources,
+            lease_seconds=self.inbox_settings.lease_seconds,
+        )

@@ -57,6 +57,14 @@ SEGMENT_COLUMNS: Columns = {
     "changed": lambda part: datetime.fromisoformat(part["changed_at"]),
 }
 
+PART_COLUMNS: Columns = {
+    "subject": lambda part: part["subject_key"],
+    "status": lambda part: part["status"],
+    "readings": lambda part: part["readings"],
+    "waiting": lambda part: part["waiting"],
+    "part": lambda part: part["source_uri"],
+}
+
 
 @app.command("list")
 def list_known(
@@ -105,7 +113,7 @@ def show(context: typer.Context, file: File, *, zone: InZone = None, as_json: As
     if as_json:
         print_json(story)
         return
-    print_parts([Table(["", ""], list(_facts(story))), *_segments(story.segments)])
+    print_parts([Table(["", ""], list(_facts(story))), *_parts(story.parts), *_segments(story.segments)])
     for line in story.rejected_rows:
         typer.echo(f"line {line['line']}: {line['reason']} {line['detail']}: {line['sample']!r}")
     if story.rejected_count > len(story.rejected_rows):
@@ -176,6 +184,7 @@ def allow(
 def _facts(story: FileStory) -> Iterator[list[str]]:
     for name in (
         "source_uri",
+        "parent_uri",
         "subject_key",
         "dataset",
         "status",
@@ -228,6 +237,11 @@ def _delivery(delivery: dict[str, Any]) -> str:
 def _counted_lines(lines: dict[str, int]) -> str:
     names = ("seen", "kept", "rejected", "blank", "preamble", "waiting")
     return ", ".join(f"{lines[name]} {name}" for name in names if lines.get(name))
+
+
+def _parts(parts: Sequence[dict[str, Any]]) -> Iterator[Table]:
+    if parts:
+        yield table_of(parts, PART_COLUMNS)
 
 
 def _segments(segments: Sequence[dict[str, Any]]) -> Iterator[Table]:

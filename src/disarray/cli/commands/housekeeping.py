@@ -116,6 +116,7 @@ def _lines(
             forgotten.fragments,
             report.commits,
             report.inbox_events,
+            report.side_effects,
             report.event_months,
         )
     ):
@@ -124,6 +125,7 @@ def _lines(
             f"{counted(forgotten.runs, 'run')}, {counted(forgotten.fragments, 'dropped fragment')}, "
             f"{counted(report.commits, 'notice')} of commits, "
             f"{counted(report.inbox_events, 'event')} of the inbox, "
+            f"{counted(report.side_effects, 'message')} to hooks, "
             f"{counted(report.event_months, 'month')} of events"
         )
     if (

@@ -147,6 +147,7 @@ def describe(status: Status) -> Iterator[Table | str]:
     if status["dead_letters"]:
         dead = counted(status["dead_letters"], "dead letter", verb="wait")
         yield f"{dead} for a decision. See: disarray dead-letters list"
+    yield from _side_effects(status["side_effects"])
     for waiting in status["waiting_files"]:
         yield f"{waiting['source_uri']} waits until {waiting['available_at'][:19]}Z: {waiting['last_error']}"
     if status["moving_files"]:
@@ -190,6 +191,18 @@ def _last_day(day: Status) -> Iterator[list[str]]:
             counted(day["late_files"], "file"),
             f"{counted(day['late_readings'], 'reading')}; {cost}",
         ]
+
+
+def _side_effects(effects: Status) -> Iterator[str]:
+    if effects["pending"] or effects["sending"]:
+        waiting = counted(effects["pending"] + effects["sending"], "message", verb="wait")
+        oldest = f"the oldest for {effects['oldest_seconds']:.0f} s"
+        yield f"{waiting} to be sent to hooks, {oldest}. See: disarray hook list"
+    if effects["dead"]:
+        yield (
+            f"{counted(effects['dead'], 'message')} to hooks given up. "
+            "See: disarray hook effects --state dead"
+        )
 
 
 def _unmatched(unmatched: Status) -> Iterator[str]:

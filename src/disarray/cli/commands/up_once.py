@@ -38,6 +38,8 @@ class Summary:
     files: int = 0
     announced: int = 0
     events: int = 0  # of the inbox, delivered
+    rows: int = 0  # of table sources, delivered
+    unread_sources: dict[str, str] = field(default_factory=dict)  # and why each could not be read
     processed: int = 0
     failed: int = 0
     passes: list[dict[str, Any]] = field(default_factory=list)
@@ -50,13 +52,15 @@ class Summary:
     @property
     def is_all_well(self) -> bool:
         """Whether everything that there is, is in."""
-        return self.state.is_clear and not self.stopped
+        return self.state.is_clear and not self.stopped and not self.unread_sources
 
     @property
     def is_run_well(self) -> bool:
         """Whether this run did all that it could: what waited before, or waits for a person, is no fault of it."""
         state = self.state
-        return state.is_sent and not (self.failed or self.stopped or state.count("unreadable"))
+        return state.is_sent and not (
+            self.failed or self.stopped or self.unread_sources or state.count("unreadable")
+        )
 
     def document(self) -> dict[str, Any]:
         """The summary for programs."""
@@ -83,6 +87,10 @@ def take_all_in(
         summary.events += drained.delivered
         if stop.is_set():
             break
+    if place.puller is not None:
+        from disarray.worker.process.pulling import pull_all
+
+        summary.rows, summary.unread_sources = pull_all(place.puller, stop)
     with _shown_progress(_backlog(place), is_quiet=as_json) as advance:
         for report in _drained(scheduler, stop):
             passes = [pass_document(place, committed) for committed in report.committed]
@@ -199,6 +207,7 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
     if summary.conflicts["readings"]:
         yield conflicts_line(summary.conflicts)
     yield from waiting.described(state)
+    yield from summary.unread_sources.values()
     if summary.stopped:
         yield "Stopped before the end: what was taken in is committed, the rest is queued. Run it again."
 

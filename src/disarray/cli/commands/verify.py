@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from disarray.cli.support.text_tables import Table
+    from disarray.control.connections import Connection
     from disarray.engine.verification.verification_report import VerificationReport
 
 SHOWN = 20
@@ -88,13 +89,30 @@ def verify(
             )
         finally:
             session.stop()
-    is_identical = report.is_identical(allow_vanished=allow_vanished)
+        is_identical = report.is_identical(allow_vanished=allow_vanished)
+        if not is_identical:
+            _note_failure(connection, report, allow_vanished=allow_vanished)
     if as_json:
         print_json(as_document(report, is_identical=is_identical))
     else:
         print_parts(describe(report, is_identical=is_identical))
     if not is_identical:
         raise typer.Exit(1)
+
+
+def _note_failure(connection: Connection, report: VerificationReport, *, allow_vanished: bool) -> None:
+    """Let hooks be told. What speaks against that is told, and the report is printed all the same."""
+    import uuid
+
+    from disarray.errors import ControlError
+    from disarray.sinks.hook_verification import note_failed_verification
+
+    try:
+        note_failed_verification(
+            connection, report, verification_id=uuid.uuid4(), allow_vanished=allow_vanished
+        )
+    except ControlError as error:
+        _print_step(f"no hook is told of this: {error}")
 
 
 def _print_step(what: str) -> None:

@@ -80,7 +80,7 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
         )
         preview = preview_file(request)
     fingerprint = _readable(file, preview, dataset)
-    seen = _survey(dataset, preview.table)
+    seen = _survey(dataset, preview.table, may_be_split=not found.subject_field)
     block = dataset_block(dataset_table(found, path, zone=zone, seen=seen))
     proposed = _load(block, known, project)
     preamble = dict(fingerprint.end.state.fields)
@@ -93,9 +93,16 @@ def try_file(file: Path, *, format_name: str | None, zone: str | None, project: 
         table=preview.table,
         seen=seen,
         reasons=tuple(found.reasons),
-        checks=(*([trouble] if trouble else []), *found.checks, *_zone_checks(found, zone)),
+        checks=(
+            *([trouble] if trouble else []),
+            *found.checks,
+            *_zone_checks(found, zone),
+            *_subject_checks(seen),
+        ),
         preamble=preamble,
-        subject=match.subject or subject_from_preamble(str(path), proposed, preamble),
+        subject=next(iter(seen.subjects), None)
+        or match.subject
+        or subject_from_preamble(str(path), proposed, preamble),
         block=block,
         is_cut=is_long,
     )
@@ -129,11 +136,13 @@ def _try_own(file: Path, path: Path, dataset: Dataset, *, is_long: bool) -> Tria
         dataset=dataset,
         outcome=preview.outcome,
         table=preview.table,
-        seen=_survey(dataset, preview.table),
+        seen=_survey(dataset, preview.table, may_be_split=False),
         reasons=("its 'roots' and 'files' take it",),
         checks=(),
         preamble=preamble,
-        subject=(match and match.subject) or subject_from_preamble(str(path), dataset, preamble),
+        subject=next((mark.subject_key for mark in fingerprint.parts), None)
+        or (match and match.subject)
+        or subject_from_preamble(str(path), dataset, preamble),
         block="",
         is_cut=is_long,
         is_own=True,
@@ -181,6 +190,14 @@ def _described(path: Path, head: bytes, format_name: str | None, known: Mapping[
 def _zone_checks(found: Guess, zone: str | None) -> Iterator[str]:
     if zone is None and found.local_time:
         yield "the stamps are local time of an unknown zone; UTC was taken. Try again with --zone, or change the block"
+
+
+def _subject_checks(seen: Survey) -> Iterator[str]:
+    if seen.subject is not None:
+        yield (
+            f"'{seen.subject}' names several things ({', '.join(seen.subjects)}), and each is a subject of its own; if "
+            f'the file is about one thing and these are its series, give channel = "{seen.subject}" and another subject'
+        )
 
 
 def _head(path: Path) -> tuple[bytes, bool]:
@@ -237,11 +254,11 @@ def _load(block: str, known: Mapping[str, Description], project: Path) -> Datase
     return dataset
 
 
-def _survey(dataset: Dataset, table: pa.Table) -> Survey:
+def _survey(dataset: Dataset, table: pa.Table, *, may_be_split: bool) -> Survey:
     telling = [
         column.name
         for column in dataset.columns
         if column.type in (ColumnType.INT64, ColumnType.STRING) and column.origin is Origin.CELL
     ]
     columns = {name: table.column(name).to_pylist() for name in telling}
-    return survey(table.column(EVENT_US).to_pylist(), columns)
+    return survey(table.column(EVENT_US).to_pylist(), columns, may_be_split=may_be_split)

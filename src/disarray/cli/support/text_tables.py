@@ -115,9 +115,11 @@ def _from_here(value: str) -> str:
 
     if not value.startswith("file://"):
         return value
-    path = Path(unquote(value.removeprefix("file://")))
+    # A part is named by its file and by what follows it.
+    file, mark, part = value.removeprefix("file://").partition("#")
+    path = Path(unquote(file))
     try:
-        return str(path.relative_to(Path.cwd()))
+        return f"{path.relative_to(Path.cwd())}{mark}{part}"
     except (OSError, ValueError):
         return value
 

@@ -13,9 +13,12 @@ from disarray.agent.settings import agent_settings
 from disarray.backfill.serving_jobs import JobServer
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
+from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.local import database_of
+from disarray.worker.process.messaging import Messenger
+from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
 from disarray.worker.process.settings import serves_backfills
@@ -61,6 +64,13 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    if (tables := place.puller) is not None:
+        puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
+        services["sources"] = ThreadService("sources", puller.run, ended=stop)
+    if place.hook_settings.hooks:
+        refuse_unusable_hooks(place.hook_settings)
+        messenger = Messenger(place.pool, place.holder, place.hook_settings)
+        services["hooks"] = ThreadService("hooks", messenger.run, ended=stop)
     return services
 
 

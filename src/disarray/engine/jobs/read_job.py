@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from disarray.errors import DisarrayError, FragmentWriteError
 from disarray.failpoints import failpoint
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from disarray.kernels.reading.stretches import Stretch
     from disarray.model.fragments import LakeFile
     from disarray.store.lake import Lake
-
-    Read = TypeVar("Read", ReadOutcome, Stretch)
 
 # A task reads about so much, and a file is shared out among tasks when it is larger: small enough that the last
 # task does not keep the other cores waiting, large enough that starting a task does not count.
@@ -132,8 +130,8 @@ def read_task(task: ReadTask) -> ReadTaskResult:
         file = writer.close()
         failpoint("read.written", about=task.path)
         return ReadTaskResult(
-            {number: _with_digests(outcome, writer) for number, outcome in outcomes.items()},
-            {key: stretch and _with_digests(stretch, writer) for key, stretch in stretches.items()},
+            {number: _outcome_with_digests(outcome, writer) for number, outcome in outcomes.items()},
+            {key: stretch and _stretch_with_digests(stretch, writer) for key, stretch in stretches.items()},
             file,
         )
     except FragmentWriteError as error:
@@ -144,9 +142,29 @@ def read_task(task: ReadTask) -> ReadTaskResult:
         raise
 
 
-def _with_digests(read: Read, writer: FragmentWriter) -> Read:
+def _outcome_with_digests(outcome: ReadOutcome, writer: FragmentWriter) -> ReadOutcome:
     """What was read, now that the file is finished that its fragments lie in."""
-    return replace(read, fragments=writer.with_digests(read.fragments)) if read.fragments else read
+    if not outcome.is_in_lake:
+        return outcome
+    parts = (
+        None
+        if outcome.parts is None
+        else tuple(replace(part, fragments=writer.with_digests(part.fragments)) for part in outcome.parts)
+    )
+    return replace(outcome, fragments=writer.with_digests(outcome.fragments), parts=parts)
+
+
+def _stretch_with_digests(stretch: Stretch, writer: FragmentWriter) -> Stretch:
+    """The same for a range of a file."""
+    if not stretch.fragments and not any(stretch.part_fragments.values()):
+        return stretch
+    return replace(
+        stretch,
+        fragments=writer.with_digests(stretch.fragments),
+        part_fragments={
+            subject: writer.with_digests(fragments) for subject, fragments in stretch.part_fragments.items()
+        },
+    )
 
 
 def _nothing_written(
@@ -155,7 +173,7 @@ def _nothing_written(
     """What is left of a task whose file is gone: outcomes of files that had nothing to write."""
     for unit in task.units:
         known = outcomes.get(unit.number)
-        if known is None or known.fragments:
+        if known is None or known.is_in_lake:
             outcomes[unit.number] = _unwritten(unit.request, error)
     parts = [(unit.number, unit.part) for unit in task.units if unit.part is not None]
     return ReadTaskResult(outcomes, {(number, part.start.offset): None for number, part in parts}, None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from disarray.engine.verification.scratch import (
     Gathered,
@@ -19,10 +18,12 @@ from disarray.engine.verification.scratch import (
 )
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
 from disarray.model.description.read_spec import RejectLimits
+from disarray.model.file_parts import part_name
 from disarray.model.fingerprints import Tail
 from disarray.model.fragments import FragmentState
 from disarray.model.matching import match_file
 from disarray.model.packing import pack_by_weight, task_count
+from disarray.model.uris import file_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -117,6 +118,8 @@ def accepted_files(subject: StoredSubject, dataset: Dataset) -> list[StoredFile]
         file
         for file in subject.files
         if dataset_of(file, [dataset]) == dataset.name
+        # Of a file about several subjects, its parts are read.
+        and (dataset.subject_column is None or part_name(file.source_uri) is not None)
         # A decision that waits in the queue is not in the numbers yet: whether the file is, its fragments tell.
         and (file.source_uri in held if file.is_about_to_change else not file.is_blacklisted)
     ]
@@ -141,10 +144,15 @@ def _source_read(
 ) -> SourceRead:
     uri, stored = file.source_uri, file.fingerprint
     reason = ReadReason.QUIET if stored.tail is Tail.TAKEN else ReadReason.NOTIFICATION
-    path = unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
-    request = ReadRequest.for_dataset(dataset, path, reason=reason, now_us=now_us, stored=None)
+    request = ReadRequest.for_dataset(dataset, file_path(uri), reason=reason, now_us=now_us, stored=None)
     # Whether the file was acceptable was decided when it was taken in.
-    request = replace(request, spec=replace(request.spec, reject_limits=RejectLimits()))
+    part = part_name(uri)
+    request = replace(
+        request,
+        spec=replace(request.spec, reject_limits=RejectLimits()),
+        # Whom each line is about is asked of the line.
+        only_subject=None if part is None else part.subject_key,
+    )
     return SourceRead(
         subject_key=subject_key,
         source_uri=uri,

@@ -148,6 +148,11 @@ class FragmentBuilder:
     _is_ordered: bool = True
     _open_us: int = -(1 << 63)
 
+    @property
+    def held_bytes(self) -> int:
+        """How much waits to be written."""
+        return self._held_bytes
+
     def add(self, table: pa.Table) -> None:
         """Take readings in file order."""
         if not table.num_rows:

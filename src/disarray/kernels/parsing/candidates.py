@@ -47,6 +47,14 @@ class Candidates:
         columns = [column.filter(mask) for column in self.columns]
         return Candidates(self.rows[keep], self.us[keep], self.is_local[keep], columns)
 
+    def take(self, indices: NDArray[np.int64]) -> Candidates:
+        """Some of the rows, in the order in which they are named."""
+        if len(indices) == len(self.rows) and (np.diff(indices) == 1).all():
+            return self
+        taken = pa.array(indices)
+        columns = [column.take(taken) for column in self.columns]
+        return Candidates(self.rows[indices], self.us[indices], self.is_local[indices], columns)
+
 
 @dataclass(frozen=True, slots=True)
 class ExactRow:

@@ -30,6 +30,7 @@ class RejectReason(StrEnum):
     TIME_OUT_OF_RANGE = "time_out_of_range"
     NONEXISTENT_LOCAL_TIME = "nonexistent_local_time"
     IN_FUTURE = "in_future"
+    NO_SUBJECT = "no_subject"
     REPEATED_HEADER = "repeated_header"
     NO_HEADER = "no_header"
     BAD_JSON = "bad_json"

@@ -11,12 +11,28 @@ from disarray.kernels.parsing.decoding import refuse_utf16
 from disarray.kernels.reading.blocks import ReadCost, combine_hashes, hash_block, read_extent
 from disarray.kernels.reading.decompression import detect_compression
 from disarray.kernels.reading.opening import open_beneath
-from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
+from disarray.kernels.reading.outcome import (
+    ReadOutcome,
+    ReadReason,
+    ReadRequest,
+    ReadStatus,
+    part_outcome,
+)
 from disarray.kernels.reading.parquet_file import read_parquet
+from disarray.kernels.reading.splitting import PartRead, with_cut_parts
 from disarray.kernels.reading.stretches import Stretch, read_stretch
 from disarray.model.description.dataset import OnShrink
 from disarray.model.description.format import Compression, FileKind
-from disarray.model.fingerprints import BLOCK_BYTES, MAX_FILE_BYTES, ORIGIN, STRIDE_BYTES, Fingerprint, Tail
+from disarray.model.file_parts import is_part_too_long, part_uri
+from disarray.model.fingerprints import (
+    BLOCK_BYTES,
+    MAX_FILE_BYTES,
+    ORIGIN,
+    STRIDE_BYTES,
+    Fingerprint,
+    PartMark,
+    Tail,
+)
 from disarray.model.seam import (
     NEW_FILE,
     READ_AGAIN,
@@ -197,7 +213,7 @@ def conclude(
     if replacement is Replacement.NEW_GENERATION:
         fingerprint = replace(fingerprint, generation=fingerprint.generation + 1)
     parked = replacement is Replacement.TAKES_READINGS_AWAY and request.on_shrink is OnShrink.PARK
-    return ReadOutcome(
+    outcome = ReadOutcome(
         path=request.path,
         status=ReadStatus.PARKED if parked else ReadStatus.READ,
         message=_remark(request, stretch, fingerprint, parked=parked),
@@ -212,6 +228,33 @@ def conclude(
         cost=ReadCost(
             cost.bytes_read + stretch.cost.bytes_read, cost.bytes_hashed + stretch.cost.bytes_hashed
         ),
+        parts=_parts(request, stretch, replacement, seam),
+    )
+    if request.only_subject is None:
+        return outcome
+    whole = {part.subject_key: part for part in outcome.parts or ()}
+    nothing = PartRead(PartMark(subject_key=request.only_subject))
+    return part_outcome(outcome, whole.get(request.only_subject, nothing))
+
+
+def _parts(
+    request: ReadRequest, stretch: Stretch, replacement: Replacement, seam: Seam
+) -> tuple[PartRead, ...] | None:
+    if request.spec.subject_column is None:
+        return None
+    for mark in stretch.parts:
+        uri = part_uri(request.path, column=request.spec.subject_column, subject_key=mark.subject_key)
+        if is_part_too_long(uri):
+            raise UnreadableFileError(
+                f"the name of its part about {mark.subject_key[:60]!r} is too long; give the file a shorter path"
+            )
+    # What an earlier generation said stays.
+    is_kept = request.stored is None or replacement is Replacement.NEW_GENERATION
+    return with_cut_parts(
+        stretch.parts,
+        stretch.part_fragments,
+        stored=() if is_kept or request.stored is None else request.stored.parts,
+        seam_position=seam.position,
     )
 
 
@@ -235,6 +278,7 @@ def _fingerprint(
         tail=stretch.tail,
         compression=compression.value,
         generation=stored.generation if stored else 0,
+        parts=stretch.parts,
     )
 
 

@@ -14,10 +14,12 @@ from disarray.kernels.parsing.framing import Frame, Framer, OverlongLine
 from disarray.kernels.parsing.jsonl import JsonLinesParser
 from disarray.kernels.parsing.readings import count_dispositions, place_in_time
 from disarray.kernels.parsing.rejects import RejectLog, RejectReason
+from disarray.kernels.reading.splitting import Splitter
 from disarray.model.description.format import EVENT_US, FileKind
 from disarray.model.fingerprints import Checkpoint, LineCounts, ParserState, Tail
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from numpy.typing import NDArray
 
     from disarray.kernels.fragments.fragment_writer import FragmentBuilder
@@ -41,7 +43,12 @@ class LineReader:
     """Takes the bytes of one file in order; at every moment it can say from where to go on."""
 
     def __init__(
-        self, spec: ReadSpec, start: Checkpoint, builder: FragmentBuilder, *, latest_us: int | None
+        self,
+        spec: ReadSpec,
+        start: Checkpoint,
+        builder: FragmentBuilder | Splitter,
+        *,
+        latest_us: int | None,
     ) -> None:
         self.log = RejectLog()
         self._spec = spec
@@ -85,6 +92,7 @@ class LineReader:
             first_us=self._first_us,
             last_us=self._last_us,
             state=self._parser.state,
+            parts=self._builder.marks if isinstance(self._builder, Splitter) else (),
         )
 
     def finish(self, *, take: bool, is_cut_off: bool) -> tuple[Tail, LineCounts]:
@@ -134,10 +142,16 @@ class LineReader:
                 offset = item.offset + int(item.starts[row])
                 self.log.add(reason, line=item.first_line + row, offset=offset, raw=item.line(row))
 
+        positions = item.starts + item.offset
+        if isinstance(self._builder, Splitter):
+            for table in self._builder.take(candidates, positions=positions, reject=reject):
+                self._note_times(table)
+            self._count(dispositions)
+            return
         placed = place_in_time(
             candidates,
             self._spec,
-            positions=item.starts + item.offset,
+            positions=positions,
             folds=self._parser.state.folds,
             latest_us=self._latest_us,
             reject=reject,
@@ -146,11 +160,14 @@ class LineReader:
             self._parser.state = replace(self._parser.state, folds=placed.folds)
         self._count(dispositions)
         if placed.table.num_rows:
-            event_us = placed.table.column(EVENT_US).to_numpy()
-            low_us, high_us = int(event_us.min()), int(event_us.max())
-            self._first_us = low_us if self._first_us is None else min(low_us, self._first_us)
-            self._last_us = high_us if self._last_us is None else max(high_us, self._last_us)
+            self._note_times(placed.table)
             self._builder.add(placed.table)
+
+    def _note_times(self, table: pa.Table) -> None:
+        event_us = table.column(EVENT_US).to_numpy()
+        low_us, high_us = int(event_us.min()), int(event_us.max())
+        self._first_us = low_us if self._first_us is None else min(low_us, self._first_us)
+        self._last_us = high_us if self._last_us is None else max(high_us, self._last_us)
 
     def _count(self, dispositions: NDArray[np.uint8]) -> None:
         counts = count_dispositions(dispositions)

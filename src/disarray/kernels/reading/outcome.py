@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.kernels.reading.blocks import ReadCost
 from disarray.model.description.dataset import OnShrink, Reread
-from disarray.model.fingerprints import NO_LINES, LineCounts
+from disarray.model.fingerprints import NO_LINES, Checkpoint, Fingerprint, LineCounts
 from disarray.model.seam import Change, Replacement
 
 if TYPE_CHECKING:
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from disarray.kernels.fragments.fragment_writer import Fragment
     from disarray.kernels.parsing.rejects import Reject, RejectReason
+    from disarray.kernels.reading.splitting import PartRead
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.read_spec import ReadSpec
-    from disarray.model.fingerprints import Fingerprint
 
 
 class ReadReason(StrEnum):
@@ -57,6 +57,7 @@ class ReadRequest:
     is_moved: bool = (
         False  # what is known of it was read for another dataset or subject: all of it is read here
     )
+    only_subject: str | None = None  # of a file about several, what it says about this one: a part
 
     @classmethod
     def for_dataset(
@@ -110,3 +111,53 @@ class ReadOutcome:
     rejects: tuple[Reject, ...] = ()
     rejects_by_reason: Mapping[RejectReason, int] = field(default_factory=dict)
     cost: ReadCost = field(default_factory=ReadCost)
+    parts: tuple[PartRead, ...] | None = None  # of a file about several subjects; None where it is about one
+
+    @property
+    def is_in_lake(self) -> bool:
+        """Whether there is anything of it in the lake."""
+        return bool(self.fragments) or any(part.fragments for part in self.parts or ())
+
+
+def part_outcome(outcome: ReadOutcome, part: PartRead) -> ReadOutcome:
+    """What a read of a file says about one of its subjects, as if that were a file of its own.
+
+    Positions are those of the file. Lines that are no readings belong to the file as a whole.
+    """
+    parent = outcome.fingerprint
+    assert parent is not None
+    mark = part.mark
+    counts = LineCounts(seen=mark.kept, kept=mark.kept)
+    read = sum(fragment.readings for fragment in part.fragments)
+    return ReadOutcome(
+        path=outcome.path,
+        status=outcome.status,
+        message=outcome.message,
+        change=outcome.change,
+        replacement=outcome.replacement,
+        seam_position=outcome.seam_position,
+        counts=LineCounts(seen=read, kept=read),
+        fingerprint=Fingerprint(
+            size=parent.size,
+            # It is compared with the bytes of the file only where all of it is read again.
+            hashes=(),
+            content_hash=parent.content_hash,
+            checkpoints=(),
+            end=Checkpoint(
+                offset=parent.end.offset,
+                line=parent.end.line,
+                counts=counts,
+                first_us=mark.first_us,
+                last_us=mark.last_us,
+            ),
+            counts=counts,
+            first_us=mark.first_us,
+            last_us=mark.last_us,
+            parse_version=parent.parse_version,
+            tail=parent.tail,
+            compression=parent.compression,
+            generation=parent.generation,
+        ),
+        fragments=part.fragments,
+        cost=outcome.cost,
+    )

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from disarray.errors import UnreadableFileError
-from disarray.kernels.fragments.fragment_writer import FragmentBuilder
 from disarray.kernels.parsing.binding import Binding, bind_header
 from disarray.kernels.parsing.candidates import Candidates, Disposition
 from disarray.kernels.parsing.columns import ARROW_TYPES, constant_column, finish_column, stamps_of, trimmed
@@ -22,7 +21,8 @@ from disarray.kernels.parsing.rejects import RejectLog, RejectReason
 from disarray.kernels.parsing.times import StampColumn, parse_stamps
 from disarray.kernels.reading.blocks import BlockReader, ReadCost
 from disarray.kernels.reading.parquet_pages import check_footer, page_sizes
-from disarray.kernels.reading.stretches import Stretch, greatest, least
+from disarray.kernels.reading.splitting import Splitter
+from disarray.kernels.reading.stretches import Stretch, builder_for, greatest, least
 from disarray.model.description.format import EVENT_US, ColumnType
 from disarray.model.fingerprints import NO_LINES, Checkpoint, FoldMark, LineCounts, Tail
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from disarray.kernels.fragments.fragment_writer import FragmentSink
+    from disarray.kernels.fragments.fragment_writer import FragmentBuilder, FragmentSink
     from disarray.kernels.reading.outcome import ReadRequest
     from disarray.model.description.format import Column
     from disarray.model.description.read_spec import ReadSpec
@@ -59,7 +59,8 @@ def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: Fragmen
     blocks = BlockReader(descriptor, 0, size, cost)
     for _ in blocks:
         pass
-    rows = _RowReader(request, FragmentBuilder(request.spec, sink))
+    builder = builder_for(request, sink)
+    rows = _RowReader(request, builder)
     cost.bytes_read += size
     for batch in _batches(request.spec, descriptor, size):
         rows.take(batch)
@@ -68,15 +69,21 @@ def read_parquet(request: ReadRequest, descriptor: int, size: int, sink: Fragmen
         hashes=tuple(blocks.hashes),
         checkpoints=(),
         end=Checkpoint(
-            line=rows.counts.seen + 1, counts=rows.counts, first_us=rows.first_us, last_us=rows.last_us
+            line=rows.counts.seen + 1,
+            counts=rows.counts,
+            first_us=rows.first_us,
+            last_us=rows.last_us,
+            parts=builder.marks if isinstance(builder, Splitter) else (),
         ),
         counts=rows.counts,
         first_us=rows.first_us,
         last_us=rows.last_us,
         tail=Tail.NONE,
-        fragments=tuple(rows.builder.fragments),
+        fragments=() if isinstance(builder, Splitter) else tuple(builder.fragments),
         log=rows.log,
         cost=cost,
+        parts=builder.marks if isinstance(builder, Splitter) else (),
+        part_fragments=builder.fragments if isinstance(builder, Splitter) else {},
     )
 
 
@@ -168,7 +175,7 @@ def _of_good_size(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 @dataclass(slots=True)
 class _RowReader:
     request: ReadRequest
-    builder: FragmentBuilder
+    builder: FragmentBuilder | Splitter
     log: RejectLog = field(default_factory=RejectLog)
     counts: LineCounts = NO_LINES
     folds: tuple[FoldMark, ...] = ()
@@ -207,10 +214,17 @@ class _RowReader:
             if finished.doubtful is not None:
                 reject(np.flatnonzero(finished.doubtful), _REASONS[bound.column.type], bound.column.name)
         everything = Candidates(np.arange(batch.num_rows), stamps.us, stamps.is_local, columns)
+        candidates = everything.filter(dispositions == Disposition.KEPT)
+        positions = np.arange(first_row, first_row + batch.num_rows)
+        if isinstance(self.builder, Splitter):
+            for table in self.builder.take(candidates, positions=positions, reject=reject):
+                self._note_times(table)
+            self._count(dispositions)
+            return
         placed = place_in_time(
-            everything.filter(dispositions == Disposition.KEPT),
+            candidates,
             spec,
-            positions=np.arange(first_row, first_row + batch.num_rows),
+            positions=positions,
             folds=self.folds,
             latest_us=self.request.latest_us,
             reject=reject,
@@ -218,10 +232,13 @@ class _RowReader:
         self.folds = placed.folds
         self._count(dispositions)
         if placed.table.num_rows:
-            event_us = placed.table.column(EVENT_US).to_numpy()
-            self.first_us = least(self.first_us, int(event_us.min()))
-            self.last_us = greatest(self.last_us, int(event_us.max()))
+            self._note_times(placed.table)
             self.builder.add(placed.table)
+
+    def _note_times(self, table: pa.Table) -> None:
+        event_us = table.column(EVENT_US).to_numpy()
+        self.first_us = least(self.first_us, int(event_us.min()))
+        self.last_us = greatest(self.last_us, int(event_us.max()))
 
     def _count(self, dispositions: NDArray[np.uint8]) -> None:
         counts = count_dispositions(dispositions)

@@ -133,7 +133,8 @@ def join_ranges(
     if len(whole) < len(plan.ranges):
         return None
     if any(
-        before.end.state != part.start.state for before, part in zip(whole, plan.ranges[1:], strict=False)
+        before.end.state != part.start.state or any(mark.folds for mark in before.end.parts)
+        for before, part in zip(whole, plan.ranges[1:], strict=False)
     ):
         return None
     joined = join_stretches(whole)

@@ -11,11 +11,12 @@ from disarray.kernels.parsing.rejects import MAX_LISTED_REJECTS, RejectLog
 from disarray.kernels.reading.blocks import BlockReader, ReadCost, read_extent
 from disarray.kernels.reading.decompression import Unpacker
 from disarray.kernels.reading.line_reader import LineReader
+from disarray.kernels.reading.splitting import Splitter, joined_marks
 from disarray.model.description.format import Compression
-from disarray.model.fingerprints import BLOCK_BYTES, STRIDE_BYTES, Checkpoint, LineCounts, Tail
+from disarray.model.fingerprints import BLOCK_BYTES, STRIDE_BYTES, Checkpoint, LineCounts, PartMark, Tail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from disarray.kernels.fragments.fragment_writer import FragmentSink
     from disarray.kernels.reading.outcome import ReadRequest
@@ -38,6 +39,8 @@ class Stretch:
     log: RejectLog
     cost: ReadCost = field(default_factory=ReadCost)
     is_cut_off: bool = False
+    parts: tuple[PartMark, ...] = ()  # of a file about several subjects
+    part_fragments: Mapping[str, tuple[Fragment, ...]] = field(default_factory=dict)
 
 
 def read_stretch(
@@ -54,7 +57,7 @@ def read_stretch(
 ) -> Stretch:
     """Read the lines that start at or after a checkpoint (and before `end`), in one pass of bounded memory."""
     cost = ReadCost()
-    builder = FragmentBuilder(request.spec, sink)
+    builder = builder_for(request, sink, start=start.parts)
     lines = LineReader(request.spec, start, builder, latest_us=request.latest_us)
     begin = start.offset // BLOCK_BYTES * BLOCK_BYTES if hash_from is None else hash_from
     blocks = BlockReader(descriptor, begin, size if end is None else end, cost)
@@ -88,11 +91,22 @@ def read_stretch(
         first_us=final.first_us,
         last_us=final.last_us,
         tail=tail,
-        fragments=tuple(builder.fragments),
+        fragments=() if isinstance(builder, Splitter) else tuple(builder.fragments),
         log=lines.log,
         cost=cost,
         is_cut_off=is_cut_off,
+        parts=final.parts,
+        part_fragments=builder.fragments if isinstance(builder, Splitter) else {},
     )
+
+
+def builder_for(
+    request: ReadRequest, sink: FragmentSink, *, start: Sequence[PartMark] = ()
+) -> FragmentBuilder | Splitter:
+    """What takes the readings of a file, from where `start` says how far each of its subjects is."""
+    if request.spec.subject_column is None:
+        return FragmentBuilder(request.spec, sink)
+    return Splitter(request.spec, sink, start=start, latest_us=request.latest_us, only=request.only_subject)
 
 
 def _complete_line(descriptor: int, lines: LineReader, position: int, size: int, cost: ReadCost) -> None:
@@ -121,6 +135,7 @@ def _join(before: Stretch, after: Stretch) -> Stretch:
             counts=before.end.counts + point.counts,
             first_us=least(before.first_us, point.first_us),
             last_us=greatest(before.last_us, point.last_us),
+            parts=joined_marks(before.end.parts, point.parts),
         )
 
     shift = before.end.line - 1
@@ -141,6 +156,11 @@ def _join(before: Stretch, after: Stretch) -> Stretch:
         cost=ReadCost(
             before.cost.bytes_read + after.cost.bytes_read, before.cost.bytes_hashed + after.cost.bytes_hashed
         ),
+        parts=joined_marks(before.parts, after.parts),
+        part_fragments={
+            subject: (*before.part_fragments.get(subject, ()), *after.part_fragments.get(subject, ()))
+            for subject in (*before.part_fragments, *after.part_fragments)
+        },
     )
 
 

@@ -31,11 +31,12 @@ class SubjectKind(StrEnum):
     PREAMBLE = "preamble"
     CONSTANT = "constant"
     DELIVERY = "delivery"
+    COLUMN = "column"  # each line names its own: the file is split into a part for each subject
 
 
 @dataclass(frozen=True, slots=True)
 class SubjectRule:
-    """`text` is a regex with the group `subject`, the name of a preamble field, or the subject itself.
+    """`text` is a regex with the group `subject`, the name of a preamble field or column, or the subject itself.
 
     Of a delivery, the folders below the root are the subject.
     """
@@ -127,6 +128,11 @@ class Dataset:
         return self.subject.kind is SubjectKind.DELIVERY
 
     @property
+    def subject_column(self) -> str | None:
+        """The column that says of each line which subject it is about; None where a file is about one."""
+        return self.subject.text if self.subject.kind is SubjectKind.COLUMN else None
+
+    @property
     def version(self) -> Version:
         """Under which definition numbers of this dataset are made."""
         return Version(self.parse_version, self.scan_version)
@@ -149,6 +155,7 @@ class Dataset:
             columns=self.columns,
             event_time=self.event_time,
             channel=self.channel,
+            subject_column=self.subject_column,
             order_by=self.order_by,
             key=self.key,
             segment_length_us=self.segment_length_us,

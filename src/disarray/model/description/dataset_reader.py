@@ -13,7 +13,7 @@ from disarray.model.description.attributes import read_attributes
 from disarray.model.description.conflict_rule import BY_PATH, Conflict, ConflictRule
 from disarray.model.description.dataset import Dataset, OnShrink, Reread, Store, SubjectKind, SubjectRule
 from disarray.model.description.event_rule import read_event_rule
-from disarray.model.description.format import ColumnType, FileKind
+from disarray.model.description.format import ColumnType, FileKind, Origin
 from disarray.model.description.format_choice import named_format, read_described
 from disarray.model.description.metrics import read_metric
 from disarray.model.description.read_spec import Key, KeyKind, RejectLimits
@@ -148,6 +148,9 @@ def _read_dataset(
     table.optional("events", lambda value: value, None)
     _check_conflict(table, dataset)
     _check_events(table, dataset)
+    if dataset.subject_column is not None and dataset.key.kind is KeyKind.NONE:
+        # Without a key, copies are known by their bytes; parts of two files may be equal where the files are not.
+        table.refuse("key", "a file about several subjects needs a key: columns, or 'content'")
     _check_dimensions(table, dataset)
     if dataset.events is not None and "order_by" not in table.values:
         # Which events share a delivery is chance: among equal times, their files must not decide about the order.
@@ -179,6 +182,7 @@ def _read_subject(table: Table, format_: Format) -> SubjectRule:
         SubjectKind.PREAMBLE: table.optional("preamble", text, ""),
         SubjectKind.CONSTANT: table.optional("constant", subject_key, ""),
         SubjectKind.DELIVERY: table.optional("delivery", one_of("folders"), ""),
+        SubjectKind.COLUMN: table.optional("column", _subject_column(format_), ""),
     }
     given = [SubjectRule(kind, rule) for kind, rule in rules.items() if rule]
     if len(table.values) != 1:
@@ -189,6 +193,23 @@ def _read_subject(table: Table, format_: Format) -> SubjectRule:
         table.refuse("preamble", f"there is no preamble field '{field}'; {near_miss(field, fields)}")
     table.close()
     return given[0] if given else SubjectRule(SubjectKind.CONSTANT, "unknown")
+
+
+def _subject_column(format_: Format) -> Callable[[object], str]:
+    types = {column.name: column.type for column in format_.columns}
+    constant = {column.name for column in format_.columns if column.origin is Origin.PREAMBLE}
+
+    def read(value: object) -> str:
+        column = column_name(types)(value)
+        if types[column] not in (ColumnType.STRING, ColumnType.INT64):
+            raise MisfitError("a column of type string or int64", hint=f"it is of type {types[column]}")
+        if column in constant:
+            raise MisfitError(
+                "a column of the lines", hint='it is the same in the whole file: give preamble = "…"'
+            )
+        return column
+
+    return read
 
 
 def _channel(types: Mapping[str, ColumnType]) -> Callable[[object], str]:

@@ -55,6 +55,9 @@ class ReadSpec:
     future_tolerance_us: int | None
     reject_limits: RejectLimits
     parse_version: str
+    subject_column: str | None = (
+        None  # the one of `columns` that splits a file into parts, one for each subject
+    )
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from disarray.store.audit.lake_files import (
     find_missing_files,
     find_orphans,
 )
+from disarray.store.audit.parts import find_wrong_parts
 from disarray.store.audit.rules import RULES
 from disarray.store.audit.tables import find_changed_rows
 from disarray.store.belonging import belonging_files
@@ -91,6 +92,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *control_audit.audit_limits(connection, limit=limit),
             *audit_catalog.audit_origins(connection, limit=limit),
             *islice(_wrong_bases(connection, notes), limit),
+            *islice(find_wrong_parts(connection), limit),
             *islice(_misplaced_files(connection, settings.datasets, notes), limit),
         ]
         live = audit_catalog.list_live_lake_files(connection)

@@ -51,6 +51,12 @@ RULES = (
         _REINGEST,
     ),
     Rule(
+        "parts_add_up_to_their_file",
+        Guarantee.NO_LOSS,
+        "These files are about several subjects, and not every line of them is in one of their parts.",
+        _REINGEST,
+    ),
+    Rule(
         "queued_files_are_known",
         Guarantee.NO_LOSS,
         "Work is queued for files that nothing is known of.",

@@ -51,6 +51,16 @@ class SubjectFigures:
 
 
 @dataclass(frozen=True)
+class SideEffectFigures:
+    """Messages to hooks that are not sent."""
+
+    pending: int
+    sending: int
+    dead: int
+    oldest_seconds: float | None
+
+
+@dataclass(frozen=True)
 class Status:
     """The whole control plane at one moment."""
 
@@ -62,6 +72,7 @@ class Status:
     unserved_subjects: list[str]
     open_dirty_ranges: int
     dead_letters: int
+    side_effects: SideEffectFigures
 
 
 def show_health(_: Call, __: Nothing) -> Health:
@@ -87,6 +98,7 @@ def show_status(call: Call, _: Nothing) -> Status:
         unserved_subjects=found["unserved_subjects"],
         open_dirty_ranges=found["open_dirty_ranges"],
         dead_letters=found["dead_letters"],
+        side_effects=SideEffectFigures(**found["side_effects"]),
     )
 
 

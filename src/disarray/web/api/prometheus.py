@@ -170,6 +170,18 @@ def _standing(connection: Connection) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "disarray_dead_letters", "Files that were given up.", value=status["dead_letters"]
     )
+    effects = status["side_effects"]
+    yield _labelled(
+        "disarray_side_effects",
+        "Messages to hooks that wait, are being sent, or were given up.",
+        "state",
+        _of(effects, "pending", "sending", "dead"),
+    )
+    yield GaugeMetricFamily(
+        "disarray_side_effects_oldest_seconds",
+        "Age of the oldest message to a hook that is not sent; 0 where all are.",
+        value=effects["oldest_seconds"] or 0.0,
+    )
     now = datetime_of(current_us(connection))
     # Not "instance": that is what Prometheus calls the server that it asked.
     ages = GaugeMetricFamily(

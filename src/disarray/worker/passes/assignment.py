@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
 from disarray.kernels.reading.outcome import ReadOutcome, ReadReason, ReadRequest, ReadStatus
 from disarray.model.catalog_changes import FileChange
 from disarray.model.description.dataset import OnShrink
+from disarray.model.file_parts import part_name
 from disarray.model.fragments import FragmentEntry
 from disarray.model.matching import match_file
 from disarray.model.seam import Replacement
+from disarray.model.uris import file_path
 from disarray.worker.passes.work_order import (
     AllowFile,
     ReadFile,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from disarray.control.queue import QueueItem
     from disarray.model.description.dataset import Dataset
+    from disarray.model.file_parts import PartName
     from disarray.model.fingerprints import Fingerprint
     from disarray.store.lake import Lake
     from disarray.worker.passes.work_order import WorkOrder
@@ -60,6 +62,21 @@ class Assignment:
     def orders(self) -> tuple[WorkOrder, ...]:
         """What is to be done."""
         return orders_of(self.item)
+
+    @property
+    def part(self) -> PartName | None:
+        """What it is a part of, None where it is about a whole file or a subject."""
+        return None if self.item.source_uri is None else part_name(self.item.source_uri)
+
+    @property
+    def is_split(self) -> bool:
+        """Whether its file is about several subjects: its readings are those of its parts."""
+        return (
+            self.dataset is not None
+            and self.dataset.subject_column is not None
+            and self.item.source_uri is not None
+            and self.part is None
+        )
 
     def asks_for(self, *kinds: type) -> bool:
         """Whether one of its orders is of these kinds."""
@@ -105,8 +122,9 @@ def read_request(
         why = ReadReason.QUIET
     else:
         why = ReadReason.NOTIFICATION
-    request = ReadRequest.for_dataset(dataset, path_of(uri), reason=why, now_us=now_us, stored=stored)
-    request = replace(request, is_moved=is_moved)
+    request = ReadRequest.for_dataset(dataset, file_path(uri), reason=why, now_us=now_us, stored=stored)
+    part = assignment.part
+    request = replace(request, is_moved=is_moved, only_subject=None if part is None else part.subject_key)
     return replace(request, on_shrink=OnShrink.REPLACE) if releases_version else request
 
 
@@ -118,7 +136,7 @@ def reads_nothing(assignment: Assignment) -> bool:
 def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
     """What an item does to the catalog; None where it does nothing."""
     uri = assignment.source_uri
-    if uri is None:
+    if uri is None or assignment.is_split:
         return None
     if assignment.asks_for(RemoveFile):
         return FileChange(source_uri=uri, generation=0, seam_position=None, is_removed=True)
@@ -170,11 +188,6 @@ def read_change(source_uri: str, outcome: ReadOutcome | None, lake: Lake) -> Fil
             for fragment in outcome.fragments
         ),
     )
-
-
-def path_of(source_uri: str) -> str:
-    """The path behind a uri."""
-    return unquote(source_uri.removeprefix("file://")) if source_uri.startswith("file://") else source_uri
 
 
 def _assigned(item: QueueItem, datasets: Mapping[str, Dataset], others: Mapping[str, Dataset]) -> Assignment:

@@ -11,6 +11,7 @@ from disarray.control.commits import DatasetCommit, MovedFile, Profile, SubjectC
 from disarray.model.fragments import FragmentState
 from disarray.worker.passes.completions import about_sealed, completion, dataset_read, rejected_rows
 from disarray.worker.passes.counting import commit_figures
+from disarray.worker.passes.parts import split_files, superseded_deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,9 @@ def subject_commit(
     for plan in plans:
         for fragment in plan.changes.sealed:
             sealed[fragment.source_uri].append(fragment)
+    parts = split_files(connection, work, workplace.lake)
     used = {fragment.path for fragment in added}
+    used |= {fragment["path"] for part in parts for fragment in part.fragments}
     files = [replace(file, path=workplace.lake.relative(file.path)) for file in subject.files]
     read = {
         **{each.item.file_uri: each.outcome for each in work if each.is_read and each.outcome is not None},
@@ -89,6 +92,8 @@ def subject_commit(
         rows_follow=rows_follow,
         leaving=subject.planned.leaving,
         left=subject.planned.left,
+        parts=parts,
+        parts_taken=superseded_deliveries(subject.waiting, subject.taken, work),
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog
 from disarray.control.commits import CommitFigures
 from disarray.kernels.reading.outcome import ReadStatus
-from disarray.model.fingerprints import NO_LINES
+from disarray.model.fingerprints import NO_LINES, LineCounts
 from disarray.model.fragments import FragmentState
 from disarray.worker.passes.work_order import is_arrival
 
@@ -31,7 +32,7 @@ def commit_figures(
     """The figures of one commit; asks the catalog as it is before it."""
     arrived = [each for each in work if each.is_read and all(map(is_arrival, each.assignment.orders))]
     uris = {each.item.file_uri for each in arrived}
-    lines = sum((each.outcome.counts for each in arrived if each.outcome is not None), start=NO_LINES)
+    lines = sum((_lines(each) for each in arrived), start=NO_LINES)
     parked = late = repaired = more_duplicates = 0
     lateness: list[float] = []
     parked_uris = {
@@ -63,7 +64,7 @@ def commit_figures(
     # A duplicate may win over the one that was there: counted is by how much they grew, of what arrived.
     duplicate = min(more_duplicates, lines.kept - parked)
     return CommitFigures(
-        files_read=len(arrived),
+        files_read=sum(each.assignment.part is None for each in arrived),
         files_unchanged=sum(
             each.outcome is not None and each.outcome.status is ReadStatus.UNCHANGED for each in work
         ),
@@ -81,6 +82,13 @@ def commit_figures(
         repair_readings=repaired,
         lateness=lateness,
     )
+
+
+def _lines(work: Work) -> LineCounts:
+    """The lines that are counted with an item: readings of a file that is split are counted with its parts."""
+    assert work.outcome is not None
+    counts = work.outcome.counts
+    return replace(counts, seen=counts.seen - counts.kept, kept=0) if work.assignment.is_split else counts
 
 
 def _more_duplicates(

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING
 from disarray.control import catalog, status
 from disarray.engine.jobs.read_job import find_missing, read_files
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
-from disarray.worker.passes.assignment import path_of, read_request
+from disarray.model.file_parts import part_name
+from disarray.model.uris import file_path
+from disarray.worker.passes.assignment import read_request
+from disarray.worker.passes.parts import (
+    delivered_outcome,
+    delivery_to_take,
+    load_deliveries,
+    load_parents,
+    unchanged_part,
+)
 from disarray.worker.passes.rebuilding import lost_files
 from disarray.worker.passes.restoring import files_with_fragments
 from disarray.worker.passes.work import Work
@@ -19,6 +28,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.control.connections import Connection
+    from disarray.control.file_parts import PartDelivery
     from disarray.control.moving_files import Home
     from disarray.control.queue import QueueId
     from disarray.engine.jobs.read_job import ReadJobResult
@@ -40,6 +50,9 @@ class BatchRequests:
     of_items: Mapping[QueueId, ReadRequest]
     read_again: Mapping[FileOfSubject, ReadRequest] = field(default_factory=dict)
     restored: frozenset[str] = frozenset()  # files that are allowed again and of which fragments are kept
+    waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
+    delivered: Mapping[QueueId, PartDelivery] = field(default_factory=dict)  # what of it is taken in now
+    unchanged: Mapping[QueueId, ReadOutcome] = field(default_factory=dict)  # parts for which nothing waits
 
     def without(
         self, blocked: Mapping[SubjectOfDataset, object], assignments: Sequence[Assignment]
@@ -50,10 +63,19 @@ class BatchRequests:
             for each in assignments
             if each.dataset_subject is not None and each.dataset_subject in blocked
         }
-        return BatchRequests(
-            {queue_id: request for queue_id, request in self.of_items.items() if queue_id not in left_out},
-            {file: request for file, request in self.read_again.items() if file[:2] not in blocked},
-            self.restored,
+        return replace(
+            self,
+            of_items={
+                queue_id: request for queue_id, request in self.of_items.items() if queue_id not in left_out
+            },
+            read_again={
+                file: request for file, request in self.read_again.items() if file[:2] not in blocked
+            },
+            delivered={
+                queue_id: delivery
+                for queue_id, delivery in self.delivered.items()
+                if queue_id not in left_out
+            },
         )
 
 
@@ -64,6 +86,8 @@ class BatchRead:
     job: ReadJobResult
     work: list[Work]
     read_again: Mapping[SubjectOfDataset, Mapping[str, ReadOutcome]]
+    waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
+    taken: Mapping[str, PartDelivery] = field(default_factory=dict)  # what of it was taken in, by uri
 
 
 def batch_requests(
@@ -80,7 +104,15 @@ def batch_requests(
     known = catalog.load_fingerprints(connection, uris)
     now_us = status.current_us(connection)
     kept = files_with_fragments(connection, assignments)
+    waiting = load_deliveries(connection, assignments)
+    parents = load_parents(
+        connection,
+        assignments,
+        also=[uri for rebuild in rebuilds.values() for uri in rebuild.files if part_name(uri) is not None],
+    )
     of_items = {}
+    delivered: dict[QueueId, PartDelivery] = {}
+    unchanged: dict[QueueId, ReadOutcome] = {}
     for each in assignments:
         rebuild = rebuilds.get(each.dataset_subject) if each.dataset_subject is not None else None
         uri = each.source_uri
@@ -92,7 +124,10 @@ def batch_requests(
             stored=stored,
             now_us=now_us,
             must_read=rebuild is not None and uri in rebuild.files,
-            must_read_again=each.asks_for(AllowFile) and uri not in kept,
+            must_read_again=each.asks_for(AllowFile)
+            and uri not in kept
+            # What its parts said is kept with these.
+            and not (each.is_split and stored is not None),
             is_moved=stored is not None
             and any(
                 home.generation == stored.generation
@@ -100,14 +135,34 @@ def batch_requests(
                 for home in homes.get(uri, ())
             ),
         )
-        if request is not None:
-            of_items[each.item.queue_id] = request
+        if request is None:
+            continue
+        queue_id = each.item.queue_id
+        if each.part is None:
+            of_items[queue_id] = request
+            continue
+        assert each.dataset is not None
+        is_rebuilt = rebuild is not None and uri in rebuild.files
+        delivery = None if is_rebuilt else delivery_to_take(each, waiting.get(uri, ()), request, each.dataset)
+        if delivery is not None:
+            delivered[queue_id] = delivery
+        elif not waiting.get(uri) and stored is not None and request.reason is not ReadReason.REINGEST:
+            unchanged[queue_id] = unchanged_part(uri, stored)
+        else:
+            of_items[queue_id] = replace(request, reason=ReadReason.REINGEST, stored=parents.get(uri, stored))
     has_item = {
         (*each.dataset_subject, each.source_uri) for each in assignments if each.dataset_subject is not None
     }
     read_again = {
-        (*key, uri): ReadRequest.for_dataset(
-            rebuild.dataset, path_of(uri), reason=ReadReason.REINGEST, now_us=now_us, stored=stored
+        (*key, uri): replace(
+            ReadRequest.for_dataset(
+                rebuild.dataset,
+                file_path(uri),
+                reason=ReadReason.REINGEST,
+                now_us=now_us,
+                stored=parents.get(uri, stored),
+            ),
+            only_subject=None if part_name(uri) is None else key[1],
         )
         for key, rebuild in rebuilds.items()
         for uri, stored in rebuild.files.items()
@@ -124,6 +179,9 @@ def batch_requests(
         {queue_id: lighter(request) for queue_id, request in of_items.items()},
         {file: lighter(request) for file, request in read_again.items()},
         kept,
+        waiting,
+        delivered,
+        unchanged,
     )
 
 
@@ -149,6 +207,10 @@ def read_batch(
     asked = [*requests.of_items.values(), *requests.read_again.values()]
     job = read_files(runner, asked, lake=lake, run_id=run_id)
     outcomes = dict(zip(requests.of_items, job.outcomes, strict=False))
+    outcomes |= requests.unchanged
+    outcomes |= {
+        queue_id: delivered_outcome(delivery, lake) for queue_id, delivery in requests.delivered.items()
+    }
     read_again: dict[SubjectOfDataset, dict[str, ReadOutcome]] = {}
     for (name, subject, uri), outcome in zip(
         requests.read_again, job.outcomes[len(requests.of_items) :], strict=True
@@ -162,4 +224,5 @@ def read_batch(
         )
         for assignment in assignments
     ]
-    return BatchRead(job, work, read_again)
+    taken = {delivery.part_uri: delivery for delivery in requests.delivered.values()}
+    return BatchRead(job, work, read_again, requests.waiting, taken)

@@ -23,6 +23,7 @@ from disarray.worker.passes.assignment import Assignment, assign
 from disarray.worker.passes.commit_contents import conflicts_with, dataset_commit
 from disarray.worker.passes.contradictions import find_contradictions
 from disarray.worker.passes.moves import Moves, find_foreign, judge_subjects, leaving_files, load_moves
+from disarray.worker.passes.parts import split_work
 from disarray.worker.passes.planning import plan_subject
 from disarray.worker.passes.reading import batch_requests, read_batch
 from disarray.worker.passes.report import rejects_of
@@ -119,6 +120,7 @@ def _rehearse(
         connection, runner, items, homes=homes, datasets=datasets, lake=lake
     )
     found = [rejects_of(each.item.file_uri, each.outcome) for each in work]
+    work = [part for each in work for part in split_work(each)]
     leaving = _leaving(work, homes)
     first_id = len(items)
     departing = [

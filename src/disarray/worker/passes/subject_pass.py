@@ -11,6 +11,7 @@ from disarray.worker.passes.planning import SubjectPlans
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from disarray.control.file_parts import PartDelivery
     from disarray.engine.jobs.scan_job import ScannedSegment, SegmentOfSubject
     from disarray.kernels.reading.outcome import ReadOutcome
     from disarray.model.fragments import LakeFile
@@ -30,6 +31,8 @@ class SubjectPass:
     work: tuple[Work, ...]
     files: Sequence[LakeFile] = ()
     read_again: Mapping[str, ReadOutcome] = field(default_factory=dict)  # of a rebuild, without an item
+    waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
+    taken: Mapping[str, PartDelivery] = field(default_factory=dict)  # what of it is taken in, by uri
     planned: SubjectPlans = field(default_factory=SubjectPlans)
     scanned: Mapping[SegmentOfSubject, ScannedSegment] = field(default_factory=dict)
 
@@ -57,4 +60,7 @@ def by_subject(work: Sequence[Work], read: BatchRead) -> list[SubjectPass]:
     found: dict[str, list[Work]] = defaultdict(list)
     for each in work:
         found[each.item.subject_key].append(each)
-    return [SubjectPass(subject, tuple(own), files=read.job.files) for subject, own in found.items()]
+    return [
+        SubjectPass(subject, tuple(own), files=read.job.files, waiting=read.waiting, taken=read.taken)
+        for subject, own in found.items()
+    ]

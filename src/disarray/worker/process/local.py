@@ -9,9 +9,11 @@ from disarray.control import connections, events, instances, migrations
 from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
 from disarray.failpoints import failpoint
-from disarray.queries.project import configured_datasets
+from disarray.queries.project import configured_datasets, configured_sources
+from disarray.sinks.hook_settings import hook_settings, register_all_hooks
 from disarray.sources.inbox import refuse_unreadable_inboxes
 from disarray.sources.landing import Landing
+from disarray.sources.table_puller import refuse_unreadable_sources
 from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
@@ -27,8 +29,8 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
 
-# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, and one to spare.
-_CONNECTIONS = 8
+# The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, and one to spare.
+_CONNECTIONS = 9
 
 
 def database_of(config: Config) -> str:
@@ -75,6 +77,7 @@ def open_workplace(
     """
     settings = worker_settings(config)
     datasets = configured_datasets(config) if datasets is None else datasets
+    hooks = hook_settings(config, datasets)
     with ExitStack() as stack:
         pool = stack.enter_context(
             open_pool(
@@ -84,6 +87,7 @@ def open_workplace(
         runner = stack.enter_context(_open_runner(config, settings.runner))
         with pool.connection() as connection:
             register_all(connection, datasets.values())
+            register_all_hooks(connection, hooks.hooks)
             events.provision_event_partitions(connection)
             former = _patterns_of(connection, instance_name)
             holder = instances.register_instance(connection, instance_name, subject_patterns=patterns)
@@ -92,6 +96,8 @@ def open_workplace(
         config.lake_root.mkdir(parents=True, exist_ok=True)
         landing = Landing(config.landing_root)
         refuse_unreadable_inboxes(landing, tuple(datasets.values()))
+        sources = configured_sources(config, datasets)
+        refuse_unreadable_sources(landing, sources, tuple(datasets.values()))
         yield Workplace(
             pool,
             runner,
@@ -102,7 +108,9 @@ def open_workplace(
             former_patterns=former,
             landing=landing,
             inbox_settings=inbox_settings(config),
+            hook_settings=hooks,
             housekeeping=housekeeping_settings(config),
+            sources=sources,
         )
 
 

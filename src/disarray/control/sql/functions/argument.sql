@@ -26,9 +26,9 @@ begin
     -- A second spelling would be a second file: it would count although the first is blacklisted.
     if p_source_uri ~* '^(/|file:)' and (
         p_source_uri ~ '^/.*//|^//|/\.{0,2}$|/\.{1,2}/'
-        or (p_source_uri !~ '^/' and p_source_uri !~ '^file://(/([A-Za-z0-9_.~!$&''()*+,;=:@-]|%[0-9A-F]{2})+)+$')
-        -- Escaped without need.
-        or p_source_uri ~ '^file:.*%(2[146-9A-F]|3[0-9ABD]|4[0-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])'
+        or (p_source_uri !~ '^/' and p_source_uri !~ '^file://(/([A-Za-z0-9_.~!$&''()*+,;=:@-]|%[0-9A-F]{2})+)+(#[a-z][a-z0-9_]*=([A-Za-z0-9_.~-]|%[0-9A-F]{2})+)?$')
+        -- Escaped without need; what is behind # is a part, and spelled by nobody else.
+        or p_source_uri ~ '^file:[^#]*%(2[146-9A-F]|3[0-9ABD]|4[0-9A-F]|5[0-9AF]|6[1-9A-F]|7[0-9AE])'
     ) then
         raise exception 'source_uri % is not the one spelling of its path. Nothing was stored.', quote_literal(left(p_source_uri, 200))
         using errcode = 'DA001',

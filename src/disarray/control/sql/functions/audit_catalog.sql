@@ -70,6 +70,11 @@ begin
                 counted.source_uri = file.source_uri
                 and counted.state = 'sealed'
         )
+        -- The lines of a file about several subjects are those of its parts: the program adds them up.
+        and not (
+            stored.readings is null
+            and exists (select from file_part as part where part.parent_uri = file.source_uri)
+        )
     order by file.source_uri
     limit p_limit;
 

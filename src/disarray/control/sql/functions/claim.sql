@@ -111,6 +111,7 @@ set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
+    v_source_uris text[];
 begin
     if cardinality(p_queue_ids) <> coalesce(cardinality(p_metadata), cardinality(p_queue_ids)) then
         raise exception 'complete_items needs one metadata for each of the % items. Nothing was changed.', cardinality(p_queue_ids)
@@ -119,6 +120,15 @@ begin
     perform check_outcome(given.metadata)
     from unnest(p_metadata) as given (metadata);
     perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
+    if has_hook('quarantine') then
+        v_source_uris := array(
+            select item.source_uri
+            from ingest_queue as item
+            where
+                item.queue_id = any(p_queue_ids)
+                and item.source_uri is not null
+        );
+    end if;
 
     with outcome as (
         delete from ingest_queue as item
@@ -220,6 +230,19 @@ begin
             'claimed_at', outcome.claimed_at
         )
     from outcome;
+    if v_source_uris is not null then
+        perform note_quarantine_effects(
+            array(
+                select file.source_uri
+                from file_info as file
+                where
+                    file.source_uri = any(v_source_uris)
+                    and file.parked_at = v_now
+            ),
+            'version',
+            v_now
+        );
+    end if;
 end
 $$;
 comment on function disarray.complete_items(bigint[], text, jsonb[], bigint) is
@@ -735,6 +758,9 @@ begin
             ('superseded', v_waiting.queue_id is not null and not v_is_same_version and not v_is_dead)
     ) as happened (event_type, is_so)
     where happened.is_so;
+    if v_is_dead then
+        perform disarray.note_dead_letter_effects(p_item, v_retry_count, p_error_message);
+    end if;
     perform disarray.call_turns(array[p_item.subject_key], p_item.lane, p_now + p_delay);
 end
 $$;

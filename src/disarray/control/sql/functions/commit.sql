@@ -119,6 +119,9 @@ begin
         ) as batch
         cross join lateral enqueue_requests(batch.uris, batch.subjects, batch.reasons, p_instance_name, batch.metadata);
     end if;
+    if coalesce(json_array_length(p_changes -> 'parts'), 0) + coalesce(json_array_length(p_changes -> 'parts_taken'), 0) > 0 then
+        perform put_file_parts(p_run_id, p_changes, p_instance_name, v_now);
+    end if;
     -- What was decided about a file may be what others wait for: read again, or counting no more, it damages nothing.
     v_was_mended := exists (
         select
@@ -474,7 +477,12 @@ as $$
 declare
     v_released bigint;
     v_restored bigint;
+    v_has_hook constant boolean := disarray.has_hook('quarantine');
+    v_waited text[];
 begin
+    if v_has_hook then
+        v_waited := disarray.parked_uris(p_subject_key, p_dataset);
+    end if;
     if p_dataset ->> 'rebuilt_from' is not null and (p_dataset ->> 'parked_before')::bigint <> (
         select count(*)
         from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
@@ -589,6 +597,18 @@ begin
         from json_to_recordset(p_dataset -> 'added') as added (path text, state disarray.fragment_state)
         where added.state <> 'sealed'
     ));
+    if v_has_hook then
+        -- Of a file that had something in quarantine before, people know.
+        perform disarray.note_quarantine_effects(
+            array(
+                select parked.uri
+                from unnest(disarray.parked_uris(p_subject_key, p_dataset)) as parked (uri)
+                where not parked.uri = any(v_waited)
+            ),
+            'readings',
+            p_now
+        );
+    end if;
 end
 $$;
 comment on function disarray.put_fragments(uuid, text, json, timestamptz) is 'Fragments that come, go, are cut or released. No other is touched.';

@@ -23,6 +23,9 @@ select to_jsonb(known) || jsonb_build_object(
         from (
             select
                 inside.source_uri,
+                (select part.parent_uri from file_part as part where part.part_uri = inside.source_uri) as parent_uri,
+                min(inside.first_position) as first_position,
+                max(coalesce(inside.cut_position - 1, inside.last_position)) as last_position,
                 count(*) as fragments,
                 sum(inside.readings) as readings,
                 min(inside.first_us) as first_us,

@@ -15,6 +15,10 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform check_announcements(p_reasons, p_metadata);
+    if exists (select from unnest(p_source_uris) as given (uri) where given.uri ~ '^file:[^#]*#') then
+        raise exception 'a part of a file is queued when the file is split. Nothing was stored.'
+        using errcode = 'DA001', hint = 'Announce the file.';
+    end if;
     return query
     select
         queued.source_uri,
@@ -528,7 +532,8 @@ returns table (
     retry_count integer,
     last_error text,
     first_seen_at timestamptz,
-    last_seen_at timestamptz
+    last_seen_at timestamptz,
+    parent_uri text
 )
 language sql
 stable
@@ -545,7 +550,8 @@ select
     file.retry_count,
     file.last_error,
     file.first_seen_at,
-    file.last_seen_at
+    file.last_seen_at,
+    (select part.parent_uri from file_part as part where part.part_uri = file.source_uri)
 from file_info as file
 where
     (p_status is null or file.status::text = p_status)
@@ -666,9 +672,34 @@ select to_jsonb(file) || jsonb_build_object(
         from delivery as delivered
         inner join delivery_batch as batch on delivered.batch_no = batch.batch_no
         where delivered.source_uri = file.source_uri
+    ),
+    'parent_uri', (
+        select part.parent_uri
+        from file_part as part
+        where part.part_uri = file.source_uri
+    ),
+    'parts', (
+        select coalesce(jsonb_agg(to_jsonb(shown) order by shown.source_uri), '[]')
+        from (
+            select
+                part.part_uri as source_uri,
+                part.subject_key,
+                known.status,
+                coalesce((known.metadata #>> '{lines, kept}')::bigint, 0) as readings,
+                (
+                    select count(*)
+                    from part_delivery as waiting
+                    where waiting.part_uri = part.part_uri
+                ) as waiting
+            from file_part as part
+            inner join file_info as known on part.part_uri = known.source_uri
+            where part.parent_uri = file.source_uri
+            order by part.part_uri
+            limit 1000
+        ) as shown
     )
 )
 from file_info as file
 where file.source_uri = p_source_uri
 $$;
-comment on function disarray.describe_file(text) is 'All that is known of a file, with the first lines that were rejected and the batch that delivered it; NULL where it was never announced.';
+comment on function disarray.describe_file(text) is 'All that is known of a file, with the first lines that were rejected, the batch that delivered it, and its parts or its parent; NULL where it was never announced.';

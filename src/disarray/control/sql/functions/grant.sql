@@ -93,7 +93,13 @@ grant execute on function
     disarray.claim_backfill_verification,
     disarray.renew_backfill_verification,
     disarray.record_backfill_verdict,
-    disarray.list_active_backfills
+    disarray.list_active_backfills,
+    disarray.register_hooks,
+    disarray.note_conditions,
+    disarray.claim_side_effect,
+    disarray.settle_side_effect,
+    disarray.release_side_effect,
+    disarray.forget_side_effects
 to disarray_worker;
 
 grant execute on function
@@ -122,7 +128,8 @@ grant execute on function
     disarray.decide_source,
     disarray.start_backfill,
     disarray.decide_backfill,
-    disarray.set_backfill_pace
+    disarray.set_backfill_pace,
+    disarray.resend_side_effects
 to disarray_operator;
 
 grant execute on function
@@ -133,6 +140,9 @@ grant execute on function
     disarray.high_event_us,
     disarray.load_fingerprints,
     disarray.load_file_homes,
+    disarray.load_file_parts,
+    disarray.load_part_deliveries,
+    disarray.load_part_parents,
     disarray.load_moving_files,
     disarray.queue_moves,
     disarray.matching_rules,
@@ -147,7 +157,8 @@ grant execute on function
     disarray.drop_old_events,
     disarray.list_cold_segments,
     disarray.list_expired_segments,
-    disarray.list_dead_lake_files
+    disarray.list_dead_lake_files,
+    disarray.note_side_effects
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -171,6 +182,9 @@ grant execute on function
     disarray.list_backfills,
     disarray.list_backfill_chunks,
     disarray.live_health,
+    disarray.list_hooks,
+    disarray.list_side_effects,
+    disarray.count_side_effects,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -184,6 +198,7 @@ grant execute on function
     disarray.count_moving_files,
     disarray.list_known_files,
     disarray.list_unmatched_files,
+    disarray.list_split_files,
     disarray.count_rebuilt,
     disarray.list_quarantine,
     disarray.load_segments,

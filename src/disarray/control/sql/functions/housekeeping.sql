@@ -463,6 +463,8 @@ where
                 stored.path = file.path
                 and (stored.dropped_at is null or stored.dropped_at > clock() - p_keep or stored.withdrawn_state is not null)
         )
+        -- What a split wrote for subjects that have not taken it in yet.
+        and not exists (select from part_delivery as waiting where file.path = any(waiting.paths))
     )
 $$;
 comment on function disarray.list_dead_lake_files(interval) is

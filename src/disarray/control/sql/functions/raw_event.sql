@@ -275,6 +275,7 @@ begin
     end if;
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);
     perform return_raw_events(v_now, p_instance_name, v_incarnation, p_max_attempts);
+    perform note_dead_event_effects(v_now);
     -- One dataset at a time: the one whose first event has waited longest.
     select
         first_one.dataset,
@@ -468,6 +469,7 @@ begin
         (count(*) filter (where settled.state = 'pending'))::integer,
         (count(*) filter (where settled.state = 'dead'))::integer
     from settled;
+    perform note_dead_event_effects(v_now);
 end
 $$;
 comment on function disarray.settle_raw_events(bigint, text, bigint, integer, bigint[], text[], integer) is

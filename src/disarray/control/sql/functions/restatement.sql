@@ -564,6 +564,7 @@ language plpgsql
 as $$
 declare
     v_noted bigint;
+    v_restatement_ids bigint[];
 begin
     with noted as (
         insert into disarray.restatement (
@@ -622,13 +623,19 @@ begin
             span.channel,
             span.from_us
         returning
+            restatement_id,
             metric,
             channel
     )
 
-    select count(distinct (noted.metric, noted.channel))
-    into v_noted
+    select
+        count(distinct (noted.metric, noted.channel)),
+        array_agg(noted.restatement_id)
+    into v_noted, v_restatement_ids
     from noted;
+    if v_noted > 0 and disarray.has_hook('restatement') then
+        perform disarray.note_restatement_effects(p_dataset, p_subject_key, p_restates ->> 'run_id', v_restatement_ids);
+    end if;
     return v_noted;
 end
 $$;

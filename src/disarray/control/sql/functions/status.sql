@@ -114,6 +114,7 @@ begin
             )
             from pending_rebuilds() as pending
         ),
+        'side_effects', count_side_effects(),
         'instances', (
             select coalesce(jsonb_agg(to_jsonb(listed) order by listed.instance_name), '[]')
             from list_instances() as listed

@@ -61,6 +61,13 @@ cross join lateral (
 where
     (p_subject_key is null or known.subject_key = p_subject_key)
     and known.subject_key > coalesce(p_after[1], '')
+    -- A file that was split is locked under a name of its own, and no subject.
+    and not exists (
+        select
+        from file_info as file
+        inner join file_part as part on file.source_uri = part.parent_uri
+        where file.subject_key = known.subject_key
+    )
 order by known.subject_key
 limit p_limit
 $$;

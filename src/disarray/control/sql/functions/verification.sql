@@ -101,5 +101,15 @@ inner join file_info as file on line.source_uri = file.source_uri
 where
     file.subject_key = p_subject_key
     and line.reason = p_reason
+union all
+-- Lines that are no readings are kept with the file, whatever its parts are about.
+select
+    part.part_uri,
+    line.position
+from rejected_row as line
+inner join file_part as part on line.source_uri = part.parent_uri
+where
+    part.subject_key = p_subject_key
+    and line.reason = p_reason
 $$;
 comment on function disarray.load_rejected_positions(text, text) is 'Where lines were rejected for one reason, in the files of a subject.';

@@ -1,0 +1,80 @@
+"""`disarray source`: how far sources are read, pulled by hand, paused, resumed and reset."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.sources.table_history import DESCRIPTION, WATERMARKS, make_table, reader_url
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from disarray.control.connections import Connection
+
+    Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.postgres
+
+
+@pytest.fixture
+def project(dsn: str, tmp_path: Path, environment: dict[str, str], connection: Connection) -> Connection:
+    make_table(dsn)
+    environment["HISTORIAN_URL"] = reader_url(dsn)
+    (tmp_path / "disarray.toml").write_text(DESCRIPTION + WATERMARKS["sequence"])
+    for number in (1, 2, 3):
+        connection.execute(
+            "insert into public.readings (id, tool, at, watts) values (%s, 'TOOL07', '2026-03-02', 1)",
+            (number,),
+        )
+    return connection
+
+
+def ran(run: Run, *arguments: str, code: int = 0) -> str:
+    ended = run("source", *arguments)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout + ended.stderr
+
+
+def test_a_source_is_pulled_shown_paused_and_reset(run: Run, project: Connection) -> None:
+    assert "No source was read yet" in ran(run, "list")
+    assert "was never read" in ran(run, "show", "historian")
+    assert "3 rows of historian delivered" in ran(run, "run", "historian", "--once")
+    assert "Nothing is new" in ran(run, "run", "historian", "--once")
+    [listed] = json.loads(ran(run, "list", "--json"))
+    assert (listed["rows_taken"], listed["cursor_to"], listed["settled"]) == (3, "3", ["3"])
+    assert "3 rows delivered" in ran(run, "show", "historian")
+    assert "dry run" in ran(run, "pause", "historian", "--reason", "maintenance", "--dry-run")
+    ran(run, "pause", "historian", "--reason", "maintenance", "--by", "alice")
+    assert "is paused" in ran(run, "run", "historian", "--once", code=1)
+    assert "maintenance" in ran(run, "show", "historian")
+    ran(run, "resume", "historian")
+    assert "expected" in ran(run, "reset", "historian", "--to", "yesterday", "--reason", "again", code=2)
+    ran(run, "reset", "historian", "--to", "1", "--reason", "again", "--by", "alice")
+    assert "2 rows of historian delivered" in ran(run, "run", "historian", "--once")
+    [(decided,)] = project.execute(
+        "select count(*) from disarray.ingest_event where event_type = 'source_reset' and metadata ->> 'by' = 'alice'"
+    ).fetchall()
+    assert decided == 1
+
+
+def test_a_name_that_is_not_known_is_answered_with_the_nearest(run: Run, project: Connection) -> None:
+    assert "did you mean 'historian'?" in ran(run, "show", "historan", code=1)
+
+
+def test_up_once_pulls_sources_and_tells_of_one_that_cannot_be_read(
+    run: Run, project: Connection, environment: dict[str, str]
+) -> None:
+    environment["DISARRAY_WORKER_RUNNER"] = "in-process"
+    done = run("up", "--once", "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["rows"], found["processed"]) == (0, 3, 1), done.stderr
+    environment["HISTORIAN_URL"] = "postgresql://someone:s3cret@127.0.0.1:1/nowhere"
+    done = run("up", "--once")
+    assert done.returncode == 1
+    assert "source historian" in done.stdout
+    assert "s3cret" not in done.stdout + done.stderr
