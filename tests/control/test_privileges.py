@@ -158,6 +158,11 @@ audit_limits                  -      -         yes     yes       yes
 audit_readings                -      -         yes     yes       yes
 audit_commits                 -      -         yes     yes       yes
 audit_origins                 -      -         yes     yes       yes
+audit_restatements            -      -         yes     yes       yes
+audit_notices                 -      -         yes     yes       yes
+audit_file_records            -      -         yes     yes       yes
+audit_deliveries              -      -         yes     yes       yes
+list_settled_restatements     -      -         yes     yes       yes
 audit_dimensions              -      -         yes     yes       yes
 audit_numbers                 -      -         yes     yes       yes
 load_base_chains              -      -         yes     yes       yes

@@ -16,6 +16,8 @@ from psycopg.types.json import Jsonb
 from disarray.control import (
     audit,
     audit_catalog,
+    audit_intake,
+    audit_ledger,
     backfills,
     blacklist,
     catalog,
@@ -30,6 +32,7 @@ from disarray.control import (
     events,
     explanations,
     figures,
+    file_parts,
     files,
     hooks,
     housekeeping,
@@ -114,8 +117,8 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     migrations.check_schema(session)
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
     called |= everything_about_the_api(session) | everything_about_the_inbox(session)
+    called |= everything_about_hooks(session) | everything_about_parts(session)
     called |= everything_about_backfills(session)
-    called |= everything_about_hooks(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
@@ -283,6 +286,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
+        "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
         "register_dataset", "commit_subject", "put_rows", "finish_commit", "is_committed", "high_event_us",
         "list_commits", "follow_commits", "advance_follower", "unfollow_commits", "list_followers", "drop_commits",
         "load_segments",
@@ -359,6 +363,60 @@ def everything_about_the_inbox(session: Connection) -> set[str]:
     }  # fmt: skip
 
 
+def everything_about_hooks(session: Connection) -> set[str]:
+    """A message from its cause to each of its ends."""
+    decision = {"reason": "mended", "by": "alice"}
+    holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
+    described = {
+        "hook_name": "quality", "kind": "webhook", "subject_patterns": ["*"], "dataset_patterns": ["*"],
+        "causes": ["restatement", "quarantine", "dead_letter", "no_data_since", "stale_longer_than"],
+        "larger_than": {"*": 1}, "no_data_since_seconds": 60, "stale_longer_than_seconds": 60,
+        "definition": {}, "definition_digest": "d",
+    }  # fmt: skip
+    assert hooks.register_hooks(session, [described]) == 1
+    side_effects.note_conditions(session, every_seconds=0)
+    for number in range(3):
+        noted = side_effects.note_side_effects(
+            session, HookCause.DEAD_LETTER, subject_key="T", dataset=None, occasion=str(number), summary="s", details={}
+        )  # fmt: skip
+        assert noted == 1
+
+    def claim() -> side_effects.ClaimedEffect:
+        held = side_effects.claim_side_effect(
+            session, "quality", holder, definition_digest="d", lease_seconds=60, max_attempts=1
+        )
+        assert held is not None
+        return held
+
+    assert side_effects.release_side_effect(session, claim())
+    ends = (EffectOutcome(reason=None), EffectOutcome(reason="no"))
+    states = [
+        side_effects.settle_side_effect(session, claim(), end, retry_seconds=0, max_attempts=1)
+        for end in ends
+    ]
+    assert states == ["done", "dead"]
+    [dead] = side_effects.list_side_effects(session, state="dead")
+    assert side_effects.resend_side_effects(session, [dead.effect_id], **decision) == 1
+    assert side_effects.count_side_effects(session)["pending"] == 2
+    assert side_effects.forget_side_effects(session, keep=timedelta(days=1)) == 0
+    assert [each.done for each in hooks.list_hooks(session)] == [1]
+    return {
+        "register_hooks", "note_conditions", "note_side_effects", "claim_side_effect", "release_side_effect",
+        "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
+        "list_hooks",
+    }  # fmt: skip
+
+
+def everything_about_parts(session: Connection) -> set[str]:
+    """Questions about files that were split; there are none here, and whoever is trapped finds out all the same."""
+    uri = "file:///several"
+    assert file_parts.load_file_parts(session, [uri]) == {}
+    assert file_parts.load_part_deliveries(session, [(uri, "T")]) == {}
+    assert file_parts.load_part_parents(session, [uri]) == {}
+    assert list(file_parts.list_split_files(session)) == []
+    return {"load_file_parts", "load_part_deliveries", "load_part_parents", "list_split_files"}
+
+
 def everything_about_backfills(session: Connection) -> set[str]:
     """A backfill of three chunks: one is done, one fails, one is dead; then its verdict."""
     decision = {"reason": "new column", "by": "alice"}
@@ -432,50 +490,6 @@ def everything_about_backfills(session: Connection) -> set[str]:
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",
-    }  # fmt: skip
-
-
-def everything_about_hooks(session: Connection) -> set[str]:
-    """A message from its cause to each of its ends."""
-    decision = {"reason": "mended", "by": "alice"}
-    holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
-    described = {
-        "hook_name": "quality", "kind": "webhook", "subject_patterns": ["*"], "dataset_patterns": ["*"],
-        "causes": ["restatement", "quarantine", "dead_letter", "no_data_since", "stale_longer_than"],
-        "larger_than": {"*": 1}, "no_data_since_seconds": 60, "stale_longer_than_seconds": 60,
-        "definition": {}, "definition_digest": "d",
-    }  # fmt: skip
-    assert hooks.register_hooks(session, [described]) == 1
-    side_effects.note_conditions(session, every_seconds=0)
-    for number in range(3):
-        noted = side_effects.note_side_effects(
-            session, HookCause.DEAD_LETTER, subject_key="T", dataset=None, occasion=str(number), summary="s", details={}
-        )  # fmt: skip
-        assert noted == 1
-
-    def claim() -> side_effects.ClaimedEffect:
-        held = side_effects.claim_side_effect(
-            session, "quality", holder, definition_digest="d", lease_seconds=60, max_attempts=1
-        )
-        assert held is not None
-        return held
-
-    assert side_effects.release_side_effect(session, claim())
-    ends = (EffectOutcome(reason=None), EffectOutcome(reason="no"))
-    states = [
-        side_effects.settle_side_effect(session, claim(), end, retry_seconds=0, max_attempts=1)
-        for end in ends
-    ]
-    assert states == ["done", "dead"]
-    [dead] = side_effects.list_side_effects(session, state="dead")
-    assert side_effects.resend_side_effects(session, [dead.effect_id], **decision) == 1
-    assert side_effects.count_side_effects(session)["pending"] == 2
-    assert side_effects.forget_side_effects(session, keep=timedelta(days=1)) == 0
-    assert [each.done for each in hooks.list_hooks(session)] == [1]
-    return {
-        "register_hooks", "note_conditions", "note_side_effects", "claim_side_effect", "release_side_effect",
-        "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
-        "list_hooks",
     }  # fmt: skip
 
 
@@ -656,7 +670,12 @@ def everything_about_an_audit(session: Connection) -> None:
         *audit_catalog.audit_readings(session, limit=9),
         *audit_catalog.audit_commits(session, limit=9),
         *audit_catalog.audit_origins(session, limit=9),
+        *audit_ledger.audit_restatements(session, limit=9),
+        *audit_ledger.audit_notices(session, limit=9),
+        *audit_intake.audit_file_records(session, limit=9),
+        *audit_intake.audit_deliveries(session, limit=9),
     ]
+    assert [each.new for each in audit_ledger.list_settled_restatements(session, "CELL1")] == [5, 9]
     assert {finding.rule for finding in found} == {"readings_have_an_origin"}
     assert [link.base_int for link in audit_catalog.load_base_chains(session, "CELL1")] == [0]
     assert audit_catalog.list_live_lake_files(session) != []

@@ -28,8 +28,8 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_drainers.DRAINERS,
         *test_killed_pullers.PULLERS,
         *test_producer.PRODUCERS,
-        *test_killed_backfills.BACKFILLS,
         *test_killed_senders.SENDERS,
         *test_killed_senders.REPORTS,
+        *test_killed_backfills.BACKFILLS,
     }
     assert killed == set(POINTS)

@@ -82,6 +82,12 @@ grant execute on function
     disarray.settle_raw_events,
     disarray.release_raw_events,
     disarray.forget_raw_events,
+    disarray.register_hooks,
+    disarray.note_conditions,
+    disarray.claim_side_effect,
+    disarray.settle_side_effect,
+    disarray.release_side_effect,
+    disarray.forget_side_effects,
     disarray.lock_backfill_scan,
     disarray.add_backfill_chunk,
     disarray.claim_backfill_chunk,
@@ -93,13 +99,7 @@ grant execute on function
     disarray.claim_backfill_verification,
     disarray.renew_backfill_verification,
     disarray.record_backfill_verdict,
-    disarray.list_active_backfills,
-    disarray.register_hooks,
-    disarray.note_conditions,
-    disarray.claim_side_effect,
-    disarray.settle_side_effect,
-    disarray.release_side_effect,
-    disarray.forget_side_effects
+    disarray.list_active_backfills
 to disarray_worker;
 
 grant execute on function
@@ -126,10 +126,10 @@ grant execute on function
     disarray.begin_request,
     disarray.keep_answer,
     disarray.decide_source,
+    disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
-    disarray.set_backfill_pace,
-    disarray.resend_side_effects
+    disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
@@ -179,12 +179,12 @@ grant execute on function
     disarray.list_dead_letters,
     disarray.list_raw_events,
     disarray.count_raw_events,
-    disarray.list_backfills,
-    disarray.list_backfill_chunks,
-    disarray.live_health,
     disarray.list_hooks,
     disarray.list_side_effects,
     disarray.count_side_effects,
+    disarray.list_backfills,
+    disarray.list_backfill_chunks,
+    disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -232,6 +232,11 @@ grant execute on function
     disarray.audit_readings,
     disarray.audit_commits,
     disarray.audit_origins,
+    disarray.audit_restatements,
+    disarray.audit_notices,
+    disarray.audit_file_records,
+    disarray.audit_deliveries,
+    disarray.list_settled_restatements,
     disarray.audit_dimensions,
     disarray.audit_numbers,
     disarray.load_base_chains,
