@@ -75,6 +75,17 @@ def test_a_table_that_is_altered_under_way_stops_the_job_with_what_was_altered(
     assert message in str(job.state_reason)
 
 
+def test_a_table_that_is_gone_when_a_worker_begins_stops_the_job_and_no_other(shop: Shop) -> None:
+    shop.connection.execute("create table shop.lines (id int primary key, touched int default 0)")
+    shop.connection.execute("insert into shop.lines values (1), (2)")
+    lost, other = shop.start(), shop.start({"name": "other", "source": {"table": "shop.lines"}})
+    shop.connection.execute("alter table shop.orders rename to former_orders")
+    shop.run(lost)
+    assert (shop.job(lost).state, shop.job(other).state) == ("stopped", "running")
+    assert "there is no such table" in str(shop.job(lost).state_reason)
+    assert shop.run(other).verdict == "verified"
+
+
 def test_an_expression_that_is_no_sql_stops_the_job(shop: Shop) -> None:
     job = shop.run(shop.start({"update": {"set": {"touched": "tuched + 1"}}}))
     assert job.state == "stopped"

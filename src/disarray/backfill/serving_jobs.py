@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -12,7 +13,13 @@ from disarray.backfill.chunk_worker import ChunkWorker
 from disarray.backfill.job_session import open_job
 from disarray.control import backfills
 from disarray.control.connections import connect
-from disarray.errors import DatabaseBusyError, DatabaseUnavailableError, DisarrayError, StaleIncarnationError
+from disarray.errors import (
+    BackfillTargetError,
+    DatabaseBusyError,
+    DatabaseUnavailableError,
+    DisarrayError,
+    StaleIncarnationError,
+)
 from disarray.model.breaker import Breaker
 
 if TYPE_CHECKING:
@@ -23,6 +30,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 1.0
+_PUT_OFF_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,35 +66,39 @@ class JobServer:
         if failures:
             raise failures[0]
 
-    def serve(self, stop: threading.Event) -> None:
-        """Work on every job that runs, one chunk of each in turn, until told to stop."""
-        while self.breaker.await_turn(stop):
+    def serve(self, stop: threading.Event, *, control_breaker: Breaker) -> None:
+        """Work on every job that runs, some chunks of each in turn, until told to stop.
+
+        `control_breaker` is that of the database of disarray: the database of one job may be away without the others'.
+        """
+        put_off: dict[int, float] = {}
+        while control_breaker.await_turn(stop):
+            steps = 0
             try:
-                with self.breaker.guard():
-                    did_something = self._serve_all(stop)
+                with control_breaker.guard():
+                    jobs = [job for job in self._jobs() if put_off.get(job.job_id, 0.0) <= time.monotonic()]
             except (DatabaseUnavailableError, DatabaseBusyError):
                 continue
-            except StaleIncarnationError:
-                raise
-            except DisarrayError as error:
-                log.warning("a backfill could not go on: %s", error)
-                did_something = False
-            if not did_something:
+            for job in jobs:
+                try:
+                    steps += 0 if stop.is_set() else self._work_on(job.job_id, stop, is_alone=len(jobs) == 1)
+                except StaleIncarnationError:
+                    raise
+                except DisarrayError as error:
+                    # One job holds up no other; what this worker lacks may be there on another.
+                    log.warning("backfill job %d cannot go on here: %s", job.job_id, error)
+                    put_off[job.job_id] = time.monotonic() + _PUT_OFF_SECONDS
+            if not steps:
                 stop.wait(_IDLE_SECONDS)
 
-    def _serve_all(self, stop: threading.Event) -> bool:
+    def _jobs(self) -> list[ActiveBackfill]:
         with connect(
             self.dsn, application_name=f"disarray {self.holder.instance_name} backfills"
         ) as connection:
-            jobs = [job for job in backfills.list_active_backfills(connection) if self._may_serve(job)]
-        chunks = 0
-        for job in jobs:
-            if not stop.is_set():
-                chunks += self._work_on(job.job_id, stop, is_alone=len(jobs) == 1)
-        return chunks > 0
+            return [job for job in backfills.list_active_backfills(connection) if self._may_serve(job)]
 
     def _may_serve(self, job: ActiveBackfill) -> bool:
-        function = job.description["update"]["function"]
+        function = job.description.get("update", {}).get("function")
         return function is None or self.functions is None or function in self.functions
 
     def _work_on(self, job_id: int, stop: threading.Event, *, is_alone: bool = True) -> int:
@@ -106,28 +118,30 @@ class JobServer:
                         if step.wait_seconds:
                             stop.wait(min(step.wait_seconds, _LONGEST_WAIT_SECONDS))
             except DatabaseUnavailableError:
-                continue  # the breaker has said so
+                if not is_alone:
+                    return steps
             except DatabaseBusyError as error:
                 log.info("backfill job %d is tried again: %s", job_id, error)
                 stop.wait(_IDLE_SECONDS)
         return steps
 
     def _open(self, job_id: int, stack: ExitStack) -> ChunkWorker | None:
-        with connect(
-            self.dsn, application_name=f"disarray {self.holder.instance_name} backfills"
-        ) as connection:
-            jobs = [job for job in backfills.list_active_backfills(connection) if job.job_id == job_id]
+        jobs = [job for job in self._jobs() if job.job_id == job_id]
         if not jobs:
             return None
         [job] = jobs
-        session = stack.enter_context(
-            open_job(
-                self.dsn,
-                job_id,
-                job_key=job.job_key,
-                kind=job.kind,
-                description=job.description,
-                lease_seconds=self.lease_seconds,
-            )
+        opened = open_job(
+            self.dsn,
+            job_id,
+            job_key=job.job_key,
+            kind=job.kind,
+            description=job.description,
+            lease_seconds=self.lease_seconds,
         )
+        try:
+            session = stack.enter_context(opened)
+        except BackfillTargetError as error:
+            with connect(self.dsn) as connection:
+                backfills.stop_backfill(connection, job_id, str(error))
+            return None
         return ChunkWorker(session, self.holder, lease_seconds=self.lease_seconds)

@@ -88,7 +88,12 @@ def make_services(
 
 
 def make_backfiller(
-    config: Config, place: Workplace, *, settings: WorkerSettings, stop: threading.Event
+    config: Config,
+    place: Workplace,
+    *,
+    scheduler: Scheduler,
+    settings: WorkerSettings,
+    stop: threading.Event,
 ) -> dict[str, Service]:
     """The thread that processes chunks of backfills; none where `backfill.on_workers` says so."""
     if not serves_backfills(config):
@@ -99,7 +104,8 @@ def make_backfiller(
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
     )
-    return {"backfills": ThreadService("backfills", server.serve, ended=stop)}
+    serve = partial(server.serve, control_breaker=scheduler.breaker)
+    return {"backfills": ThreadService("backfills", serve, ended=stop)}
 
 
 def make_rest_server(config: Config, place: Workplace) -> RestServer:
