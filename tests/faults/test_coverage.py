@@ -5,7 +5,7 @@ from __future__ import annotations
 from disarray.failpoints import POINTS
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
-from tests.sinks import test_killed_senders
+from tests.sinks import test_destination_faults, test_killed_senders
 from tests.sources import test_killed_deliveries, test_killed_drainers, test_killed_pullers
 
 
@@ -27,6 +27,7 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_drainers.DRAINERS,
         *test_killed_pullers.PULLERS,
         *test_producer.PRODUCERS,
+        *test_destination_faults.LOADERS,
         *test_killed_senders.SENDERS,
         *test_killed_senders.REPORTS,
     }

@@ -15,6 +15,7 @@ from disarray.cli.support.serving import RestServer
 from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
+from disarray.worker.process.loading import DestinationThread
 from disarray.worker.process.local import database_of
 from disarray.worker.process.messaging import Messenger
 from disarray.worker.process.pulling import SourcePuller
@@ -62,6 +63,10 @@ def make_services(
     if (inbox := place.inbox) is not None:
         drainer = InboxDrainer(inbox, scheduler.breaker, scheduler.wake)
         services["inbox"] = ThreadService("inbox", drainer.run, ended=stop)
+    for loader in place.loaders():
+        name = f"destination {loader.destination.name}"
+        thread = DestinationThread(loader, scheduler.breaker)
+        services[name] = ThreadService(name, thread.run, ended=stop)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)

@@ -82,6 +82,12 @@ grant execute on function
     disarray.settle_raw_events,
     disarray.release_raw_events,
     disarray.forget_raw_events,
+    disarray.register_destination,
+    disarray.claim_destination,
+    disarray.renew_destination,
+    disarray.advance_destination,
+    disarray.end_destination_turn,
+    disarray.note_destination_error,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
@@ -114,6 +120,8 @@ grant execute on function
     disarray.begin_request,
     disarray.keep_answer,
     disarray.decide_source,
+    disarray.decide_destination,
+    disarray.forget_destination,
     disarray.resend_side_effects
 to disarray_operator;
 
@@ -221,7 +229,9 @@ grant execute on function
     disarray.list_batches,
     disarray.list_sources,
     disarray.list_spent_deliveries,
-    disarray.find_unknown_deliveries
+    disarray.find_unknown_deliveries,
+    disarray.list_destinations,
+    disarray.list_destination_subjects
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function
