@@ -440,6 +440,18 @@ class UnknownTokenError(ControlError):
     """No API token of this name was ever made."""
 
 
+class UnknownBackfillError(ControlError):
+    """No backfill of this number was ever started."""
+
+
+class BackfillTargetError(DisarrayError):
+    """The table of a backfill is not what its job needs. What is committed stays; the message says what to do."""
+
+
+class BackfillChunkError(DisarrayError):
+    """A chunk of a backfill could not be processed. Nothing of it was changed; it is tried again, or is dead."""
+
+
 class RequestRunningError(ControlError):
     """A request with the same Idempotency-Key is under way; this one did nothing."""
 

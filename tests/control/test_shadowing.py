@@ -16,6 +16,9 @@ from psycopg.types.json import Jsonb
 from disarray.control import (
     audit,
     audit_catalog,
+    audit_intake,
+    audit_ledger,
+    backfills,
     blacklist,
     catalog,
     claims,
@@ -29,6 +32,7 @@ from disarray.control import (
     events,
     explanations,
     figures,
+    file_parts,
     files,
     hooks,
     housekeeping,
@@ -113,7 +117,8 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     migrations.check_schema(session)
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
     called |= everything_about_the_api(session) | everything_about_the_inbox(session)
-    called |= everything_about_hooks(session)
+    called |= everything_about_hooks(session) | everything_about_parts(session)
+    called |= everything_about_backfills(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
@@ -281,6 +286,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
+        "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
         "register_dataset", "commit_subject", "put_rows", "finish_commit", "is_committed", "high_event_us",
         "list_commits", "follow_commits", "advance_follower", "unfollow_commits", "list_followers", "drop_commits",
         "load_segments",
@@ -398,6 +404,92 @@ def everything_about_hooks(session: Connection) -> set[str]:
         "register_hooks", "note_conditions", "note_side_effects", "claim_side_effect", "release_side_effect",
         "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
         "list_hooks",
+    }  # fmt: skip
+
+
+def everything_about_parts(session: Connection) -> set[str]:
+    """Questions about files that were split; there are none here, and whoever is trapped finds out all the same."""
+    uri = "file:///several"
+    assert file_parts.load_file_parts(session, [uri]) == {}
+    assert file_parts.load_part_deliveries(session, [(uri, "T")]) == {}
+    assert file_parts.load_part_parents(session, [uri]) == {}
+    assert list(file_parts.list_split_files(session)) == []
+    return {"load_file_parts", "load_part_deliveries", "load_part_parents", "list_split_files"}
+
+
+def everything_about_backfills(session: Connection) -> set[str]:
+    """A backfill of three chunks: one is done, one fails, one is dead; then its verdict."""
+    decision = {"reason": "new column", "by": "alice"}
+    job_id = backfills.start_backfill(
+        session,
+        "fill",
+        "update",
+        description={"source": {"table": "t"}},
+        cursor_end=["9"],
+        rows_estimated=9,
+        answer_before=None,
+        rate_limit=None,
+        max_concurrency=3,
+        chunk_rows=3,
+        **decision,
+    )
+    holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
+    with session.transaction():
+        assert backfills.lock_backfill_scan(session, job_id, ahead=4) is not None
+        for last in ("3", "6", "9"):
+            backfills.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
+
+    def claim() -> backfills.HeldChunk:
+        claimed = backfills.claim_backfill_chunk(session, job_id, holder, lease_seconds=60, max_attempts=1)
+        assert claimed.chunk_no is not None
+        assert claimed.fence is not None
+        return backfills.HeldChunk(
+            job_id=job_id, chunk_no=claimed.chunk_no, cursor_from=None, cursor_to=("3",), rows_cut=3, attempts=1,
+            fence=claimed.fence, holder=holder,
+        )  # fmt: skip
+
+    def fail(*, is_to_blame: bool) -> str:
+        return backfills.fail_backfill_chunk(
+            session, claim(), "bad", retry_delay_seconds=0, max_attempts=1, is_to_blame=is_to_blame,
+            max_error_rate=1, alert_threshold=0,
+        )  # fmt: skip
+
+    result = backfills.ChunkResult(
+        rows_written=3, rows_read_again=0, rows_after=3, checksum="0" * 32, written_xid="7"
+    )
+    for _ in range(2):
+        held = claim()
+        backfills.assert_backfill_chunk_held(session, held)
+        backfills.complete_backfill_chunk(session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3)
+    assert (fail(is_to_blame=False), fail(is_to_blame=True)) == ("waiting", "dead")
+    backfills.note_backfill_hold(session, job_id, "max_queue_age", "busy")
+    backfills.set_backfill_pace(session, job_id, rate_limit=5, max_concurrency=1, **decision)
+    assert (
+        backfills.decide_backfill(session, job_id, backfills.BackfillDecision.PAUSED, **decision) == "paused"
+    )
+    assert (
+        backfills.decide_backfill(session, job_id, backfills.BackfillDecision.RESUMED, **decision)
+        == "running"
+    )
+    assert fail(is_to_blame=True) == "dead"
+    fence = backfills.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
+    assert fence is not None
+    backfills.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
+    assert [job.job_id for job in backfills.list_active_backfills(session)] == [job_id]
+    backfills.record_backfill_verdict(
+        session, job_id, holder, fence=fence, verdict=backfills.Verdict.INCOMPLETE, details={}
+    )
+    backfills.stop_backfill(session, job_id, "late")
+    [job] = backfills.list_backfills(session)
+    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 1)
+    assert len(backfills.list_backfill_chunks(session, job_id)) == 3
+    backfills.live_health(session)
+    return {
+        "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
+        "assert_backfill_chunk_held", "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
+        "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
+        "list_active_backfills", "list_backfill_chunks", "live_health",
     }  # fmt: skip
 
 
@@ -578,7 +670,12 @@ def everything_about_an_audit(session: Connection) -> None:
         *audit_catalog.audit_readings(session, limit=9),
         *audit_catalog.audit_commits(session, limit=9),
         *audit_catalog.audit_origins(session, limit=9),
+        *audit_ledger.audit_restatements(session, limit=9),
+        *audit_ledger.audit_notices(session, limit=9),
+        *audit_intake.audit_file_records(session, limit=9),
+        *audit_intake.audit_deliveries(session, limit=9),
     ]
+    assert [each.new for each in audit_ledger.list_settled_restatements(session, "CELL1")] == [5, 9]
     assert {finding.rule for finding in found} == {"readings_have_an_origin"}
     assert [link.base_int for link in audit_catalog.load_base_chains(session, "CELL1")] == [0]
     assert audit_catalog.list_live_lake_files(session) != []

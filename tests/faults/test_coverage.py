@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from disarray.failpoints import POINTS
+from tests.backfill import test_killed_backfills
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
 from tests.sinks import test_destination_faults, test_killed_senders
@@ -30,5 +31,6 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_destination_faults.LOADERS,
         *test_killed_senders.SENDERS,
         *test_killed_senders.REPORTS,
+        *test_killed_backfills.BACKFILLS,
     }
     assert killed == set(POINTS)

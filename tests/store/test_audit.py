@@ -7,7 +7,7 @@ import shutil
 import threading
 import uuid
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,53 +15,24 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import blacklist, claims, connections, queue
+from disarray.control import connections
 from disarray.store.audit.audit import AuditSettings, Outcome, audit
 from disarray.store.audit.rules import RULES
 from disarray.store.lake import Lake
 from tests.plant import Plant
+from tests.store.audited_plant import build, lines
 from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from disarray.control.connections import Connection
+    from disarray.model.description.dataset import Dataset
     from tests.databases import Databases
 
 pytestmark = pytest.mark.postgres
 
-START = datetime(2026, 10, 1, tzinfo=UTC)
 DEEP = AuditSettings(is_deep=True)
-
-
-def lines(*hours: float, rows: int = 6) -> str:
-    return "".join(
-        f"{(START + timedelta(hours=hour, minutes=9 * row)).isoformat()},{hour + row / 8},{row % 3}\n"
-        for hour in hours
-        for row in range(rows)
-    )
-
-
-def populate(plant: Plant) -> None:
-    """A file that grew, a copy, one with rejected lines, one parked, one refused, two that disagree, a dead letter."""
-    header = "time,watts,good\n"
-    grown = plant.write("T1/grown.csv", header + lines(8))
-    plant.ingest(grown)
-    grown.write_text(header + lines(8) + lines(8.05, 9, 10))
-    plant.ingest(grown, plant.write("T1/copy.csv", header + lines(8)))
-    plant.ingest(plant.write("T1/rejected.csv", header + lines(11) + "yesterday,1,1\n"))
-    plant.ingest(plant.write("T1/parked.csv", header + lines(0, 10.5)))
-    refused = plant.write("T2/refused.csv", header + lines(3))
-    plant.ingest(refused, plant.write("T2/allowed.csv", header + lines(4, 5)))
-    plant.ingest(plant.write("T2/other.csv", header + lines(4).replace(",1\n", ",7\n")))
-    dead = plant.write("T2/dead.csv", header + lines(6))
-    plant.notify(dead)
-    with plant.pool.connection() as connection:
-        items = queue.fetch_items(connection, plant.place.holder)
-        failures = [claims.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items]
-        claims.fail_items(connection, failures, plant.place.holder)
-        blacklist.blacklist_file(connection, str(refused), "T2", reason="a test", by="tester")
-    plant.drain()
 
 
 @dataclass(frozen=True)
@@ -70,10 +41,13 @@ class World:
 
     connection: Connection
     lake: Lake
+    datasets: Mapping[str, Dataset]
 
     def broken(self, settings: AuditSettings = DEEP) -> set[str]:
         """The names of the rules that do not hold."""
-        verdicts = audit(self.connection, self.lake, settings)
+        verdicts = audit(
+            self.connection, self.lake, replace(settings, datasets=tuple(self.datasets.values()))
+        )
         return {verdict.rule.name for verdict in verdicts if verdict.outcome is Outcome.BROKEN}
 
     def damage(self, statement: str) -> None:
@@ -83,26 +57,29 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def filled(shared_dsn: str, server_dsn: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+def filled(
+    shared_dsn: str, server_dsn: str, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, Mapping[str, Dataset]]:
     root = tmp_path_factory.mktemp("filled")
-    plant = Plant(root, shared_dsn, description=DATASET.replace("key = []", 'key = []\nhorizon = "5 h"'))
-    populate(plant)
+    plant = build(root, shared_dsn)
     plant.pool.close()
     name = psycopg.conninfo.conninfo_to_dict(shared_dsn)["dbname"]
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         # It is cloned from here on, which needs it to be nobody's: TimescaleDB has a scheduler in each database.
         admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(str(name))))
         admin.execute("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s", (name,))
-    return shared_dsn, root / "lake"
+    return shared_dsn, root / "lake", plant.datasets
 
 
 @pytest.fixture
-def world(filled: tuple[str, Path], databases: Databases, tmp_path: Path) -> Iterator[World]:
-    dsn, lake = filled
+def world(
+    filled: tuple[str, Path, Mapping[str, Dataset]], databases: Databases, tmp_path: Path
+) -> Iterator[World]:
+    dsn, lake, datasets = filled
     name = databases.create(template=str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
     shutil.copytree(lake, tmp_path / "lake")
     with connections.connect(databases.dsn(name)) as connection:
-        yield World(connection, Lake(tmp_path / "lake"))
+        yield World(connection, Lake(tmp_path / "lake"), datasets)
     databases.discard(name)
 
 
@@ -129,6 +106,7 @@ DAMAGES = {
         insert into disarray.file_blacklist
         select source_uri, 'r', 'b', disarray.clock() from disarray.file_info where source_uri like '%grown%'
     """,
+    "refused_files_are_on_the_blacklist": "delete from disarray.file_blacklist",
     "every_line_is_accounted_for": """
         update disarray.file_info set metadata = jsonb_set(metadata, '{lines,seen}', '9')
         where source_uri like '%grown%'
@@ -193,8 +171,8 @@ DAMAGES = {
     """,
     "rejected_rows_are_limited": """
         insert into disarray.rejected_row
-        select source_uri, 1000 + number, 1, reason, detail, sample, run_id
-        from disarray.rejected_row cross join generate_series(1, 1000) as number
+        select source_uri, 1000 + number, 1000 + number, reason, detail, sample, run_id
+        from (select * from disarray.rejected_row limit 1) as line cross join generate_series(1, 1000) as number
     """,
     "readings_have_an_origin": "delete from disarray.file_fingerprint where source_uri like '%grown%'",
     "files_are_known_as_they_were_read": "update disarray.file_fingerprint set content_hash = 'other'",
@@ -209,6 +187,45 @@ DAMAGES = {
     "what_is_parked_can_be_decided": "update disarray.file_info set status = 'processed' where status = 'parked'",
     "lake_files_are_as_written": "update disarray.lake_file set checksum = 'other'",
     "segments_say_when_they_begin_and_end": "update disarray.segment_metric set last_reading_us = last_reading_us + 1",
+    "restatements_add_up": """
+        update disarray.restatement set delta_int = delta_int + 1 where metric = 'good_total' and subject_key = 'T5'
+    """,
+    "restatements_come_from_a_commit": "update disarray.restatement set run_id = gen_random_uuid()",
+    # Both ends and all bounds agree with each other, and with nothing else.
+    "restatements_follow_each_other": """
+        update disarray.restatement set old_int = old_int + 1, new_int = new_int + 1,
+            first_old_int = first_old_int + 1, first_new_int = first_new_int + 1
+        where restatement_id = (
+            select max(restatement_id) from disarray.restatement where metric = 'good_total' and subject_key = 'T5'
+        )
+    """,
+    "restatements_lead_to_the_values_of_today": """
+        update disarray.restatement set first_old_int = first_old_int + 1, first_new_int = first_new_int + 1
+        where metric = 'good_total' and subject_key = 'T5'
+    """,
+    "commits_say_what_they_changed": """
+        update disarray.subject_commit set changed_from = changed_from + interval '1 h'
+        where subject_key = 'CELL-B'
+    """,
+    "commits_name_what_is_new": """
+        update disarray.subject_commit set changed_buckets = '{}' where subject_key = 'CELL-B'
+    """,
+    "followers_stand_at_a_kept_commit": "update disarray.commit_follower set commit_seq = commit_seq + 1",
+    "files_say_when_their_readings_are": """
+        update disarray.file_info set logical_end = logical_end + interval '1 s' where source_uri like '%allowed%'
+    """,
+    "rejected_lines_are_of_their_file": """
+        delete from disarray.rejected_row where position = (select min(position) from disarray.rejected_row)
+    """,
+    "unmatched_files_are_known": "delete from disarray.unmatched_file",
+    "moves_have_two_sides": "update disarray.moving_file set stale_from = stale_from + interval '1 h'",
+    "deliveries_are_read_as_they_were_written": """
+        update disarray.delivery set bytes = bytes + 1 where source_uri like '%historian%'
+    """,
+    "batches_add_up": "update disarray.source_state set batches = batches + 1",
+    "events_are_where_they_say": """
+        update disarray.raw_event set payload = payload || '{"id": 4711}' where payload is not null
+    """,
     "segments_read_as_they_were_scanned": "update disarray.segment set digest = 'other' where subject_key = 'T1'",
 }
 
@@ -245,7 +262,15 @@ def test_all_holds_where_nothing_is_broken(world: World) -> None:
 
 
 # Positions that are damaged so that lines would count twice are not those of the readings either.
-ALSO_BROKEN = {"no_line_counts_twice": {"segments_say_when_they_begin_and_end"}}
+ALSO_BROKEN = {
+    "no_line_counts_twice": {"segments_say_when_they_begin_and_end"},
+    # Too many are also others than were counted.
+    "rejected_rows_are_limited": {"rejected_lines_are_of_their_file"},
+    # A base that is wrong makes values wrong that were restated with the right one.
+    "bases_follow_from_summaries": {"restatements_lead_to_the_values_of_today"},
+    # The same entry is told by its neighbours and by the value of today.
+    "restatements_follow_each_other": {"restatements_lead_to_the_values_of_today"},
+}
 
 
 @pytest.mark.parametrize("rule", DAMAGES)
@@ -288,7 +313,7 @@ def test_numbers_that_are_known_to_be_stale_are_left_out_and_the_others_are_not(
         for each in audit(world.connection, world.lake)
         if each.rule.name == "bases_follow_from_summaries"
     ]
-    assert verdict.note == "not at rest: what is stale of tools/T1 is left out"
+    assert verdict.note == "not at rest: what is stale of cells/CELL-A, tools/T1 is left out"
     assert {finding.found_at for finding in verdict.findings} == {"tools/T1 2026-10-01T08:00:00Z"}
 
 

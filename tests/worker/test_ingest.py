@@ -10,6 +10,7 @@ import pytest
 
 from disarray.control import blacklist
 from disarray.control.files import Reason
+from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
     from tests.plant import Plant
@@ -196,3 +197,15 @@ def test_of_a_file_that_grows_only_the_first_thousand_rejected_lines_are_kept(pl
     plant.ingest(path)
     assert plant.rows("select metadata #>> '{lines,rejected}' from disarray.file_info") == [("1400",)]
     assert plant.rows("select count(*), max(line) from disarray.rejected_row") == [(1000, 5001)]
+
+
+def test_a_file_that_lost_all_of_its_readings_is_shown_without_their_span(plant: Plant) -> None:
+    plant.redefine(DATASET.replace("key = []", 'key = []\non_shrink = "replace"'))
+    path = plant.write("T1/0.csv", report(0))
+    plant.ingest(path)
+    spans = "select logical_start is not null, logical_end is not null from disarray.file_info"
+    assert plant.rows(spans) == [(True, True)]
+    path.write_text("time,watts,good\n")
+    plant.ingest(path)
+    assert plant.derived()["segments"] == []
+    assert plant.rows(spans) == [(False, False)]

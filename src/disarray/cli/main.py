@@ -33,6 +33,7 @@ COMMANDS = {
     "sink": "cli.commands.sink:app",
     "source": "cli.commands.source:app",
     "hook": "cli.commands.hook:app",
+    "backfill": "cli.commands.backfill:app",
     "workers": "cli.commands.workers:app",
     "subjects": "cli.commands.history:subjects_app",
     "runs": "cli.commands.history:runs_app",

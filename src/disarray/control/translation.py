@@ -30,6 +30,7 @@ from disarray.errors import (
     StalePlanError,
     SupersededDefinitionError,
     TimeLimitError,
+    UnknownBackfillError,
     UnknownFileError,
     UnknownInstanceError,
     UnknownTokenError,
@@ -57,6 +58,7 @@ OWN_CODES: dict[str, type[ControlError]] = {
     "DA030": SegmentSealedError,
     "DA031": SegmentDiffersError,
     "DA032": DimensionChangedError,
+    "DA040": UnknownBackfillError,
 }
 
 BUSY_CODES = frozenset({"40001", "40P01", "55P03"})

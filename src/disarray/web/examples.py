@@ -101,8 +101,29 @@ _OBJECTS: dict[str, object] = {
     "queue_ids": {_FILE: 17},
     "values": {"mean": 24.5},
 }
+_BACKFILL: dict[str, object] = {
+    "kind": "update",
+    "name": "fill_net",
+    "table": "shop.orders",
+    "state": "running",
+    "rows_estimated": 5_000_000,
+    "rows_done": 1_250_000,
+    "rows_written": 1_250_000,
+    "rows_per_second": 21_000.0,
+    "eta_seconds": 178.6,
+    "rate_limit": 25_000.0,
+    "held_by": "rate",
+    "held_reason": "25000 rows a second is the limit; the next chunk is due in 0.12 s",
+    "ended_at": None,
+    "verdict": None,
+    "verified_at": None,
+    "state_reason": None,
+    "started_by": "ada",
+}
 # Where a name has another meaning than elsewhere.
 _IN_TYPE: dict[str, dict[str, object]] = {
+    "Backfill": _BACKFILL,
+    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,

@@ -97,6 +97,7 @@ _ANSWERS: dict[type[Exception], tuple[int, str]] = {
     errors.UnknownNameError: (404, "not known"),
     errors.UnknownInstanceError: (404, "not known"),
     errors.UnknownFileError: (404, "not known"),
+    errors.UnknownBackfillError: (404, "not known"),
     errors.UnknownTokenError: (404, "not known"),
     errors.NoEventsTakenError: (404, "not known"),
     errors.NotBlacklistedError: (409, "not so now"),

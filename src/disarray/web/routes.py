@@ -2,6 +2,7 @@
 
 from disarray.web import pages
 from disarray.web.api import (
+    backfills,
     conflicts,
     dead_letters,
     definitions,
@@ -42,6 +43,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *runs.ROUTES,
     *sinks.ROUTES,
     *sources.ROUTES,
+    *backfills.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

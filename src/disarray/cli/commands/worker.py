@@ -49,6 +49,7 @@ def worker(
         services = worker_services.make_services(
             place, scheduler=scheduler, settings=settings, stop=stop, api=api
         )
+        services |= worker_services.make_backfiller(config, place, settings=settings, stop=stop)
         if config.broker_url is not None:
             services["consumer"] = worker_services.make_consumer(
                 config, place, broker_url=config.broker_url, scheduler=scheduler, stop=stop

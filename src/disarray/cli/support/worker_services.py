@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from disarray.agent.agent import Agent
 from disarray.agent.settings import agent_settings
+from disarray.backfill.serving_jobs import JobServer
 from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
 from disarray.sinks.hook_settings import refuse_unusable_hooks
@@ -21,6 +22,7 @@ from disarray.worker.process.messaging import Messenger
 from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
+from disarray.worker.process.settings import serves_backfills
 
 if TYPE_CHECKING:
     import threading
@@ -75,6 +77,21 @@ def make_services(
         messenger = Messenger(place.pool, place.holder, place.hook_settings)
         services["hooks"] = ThreadService("hooks", messenger.run, ended=stop)
     return services
+
+
+def make_backfiller(
+    config: Config, place: Workplace, *, settings: WorkerSettings, stop: threading.Event
+) -> dict[str, Service]:
+    """The thread that processes chunks of backfills; none where `backfill.on_workers` says so."""
+    if not serves_backfills(config):
+        return {}
+    server = JobServer(
+        dsn=database_of(config),
+        holder=place.holder,
+        lease_seconds=settings.lease_seconds,
+        functions=frozenset(config.words("backfill.functions")),
+    )
+    return {"backfills": ThreadService("backfills", server.serve, ended=stop)}
 
 
 def make_rest_server(config: Config, place: Workplace) -> RestServer:

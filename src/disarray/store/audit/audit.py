@@ -10,7 +10,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from disarray.control import audit as control_audit
-from disarray.control import audit_catalog, dimensions, moving_files, verification
+from disarray.control import (
+    audit_catalog,
+    audit_intake,
+    audit_ledger,
+    dimensions,
+    moving_files,
+    verification,
+)
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.store.audit.bases import RULE as BASES
@@ -24,7 +31,7 @@ from disarray.store.audit.lake_files import (
 from disarray.store.audit.parts import find_wrong_parts
 from disarray.store.audit.rules import RULES
 from disarray.store.audit.tables import find_changed_rows
-from disarray.store.belonging import belonging_files
+from disarray.store.belonging import belonging_files, matching_rules
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 
 
 BELONGING = "files_count_where_they_belong"
+UNMATCHED = "unmatched_files_are_known"
+_ALL = 2**31 - 1
 
 
 class Outcome(StrEnum):
@@ -91,6 +100,10 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
             *control_audit.audit_progress(connection, patience=settings.patience, limit=limit),
             *control_audit.audit_limits(connection, limit=limit),
             *audit_catalog.audit_origins(connection, limit=limit),
+            *audit_ledger.audit_restatements(connection, limit=limit),
+            *audit_ledger.audit_notices(connection, limit=limit),
+            *audit_intake.audit_file_records(connection, limit=limit),
+            *audit_intake.audit_deliveries(connection, limit=limit),
             *islice(_wrong_bases(connection, notes), limit),
             *islice(find_wrong_parts(connection), limit),
             *islice(_misplaced_files(connection, settings.datasets, notes), limit),
@@ -124,7 +137,7 @@ def _wrong_bases(connection: Connection, notes: dict[str, str]) -> Iterator[Find
 def _misplaced_files(
     connection: Connection, datasets: Collection[Dataset], notes: dict[str, str]
 ) -> Iterator[Finding]:
-    unmatched = 0
+    unmatched: set[str] = set()
     if not datasets:
         notes[BELONGING] = "no disarray.toml was given: where files belong was not derived"
         for file in moving_files.list_known_files(connection, with_fingerprints=False):
@@ -138,12 +151,23 @@ def _misplaced_files(
                 yield Finding(BELONGING, file.source_uri, detail)
         return
     for each in belonging_files(connection, datasets):
-        unmatched += each.dataset is None
+        if each.dataset is None:
+            unmatched.add(each.file.source_uri)
         if each.is_elsewhere and not each.is_on_its_way:
             detail = f"counts for {each.counts_for}, belongs to {each.belongs_to}"
             yield Finding(BELONGING, each.file.source_uri, detail)
     if unmatched:
-        notes[BELONGING] = f"{unmatched:,} files that no dataset takes any more are left out: disarray status"
+        notes[BELONGING] = (
+            f"{len(unmatched):,} files that no dataset takes any more are left out: disarray status"
+        )
+    if moving_files.matching_rules(connection) != matching_rules(datasets):
+        notes[UNMATCHED] = "files were not held against the rules of this disarray.toml yet: start a worker"
+        return
+    listed = {file.source_uri for file in moving_files.list_unmatched_files(connection, limit=_ALL)}
+    for uri in sorted(listed ^ unmatched):
+        yield Finding(
+            UNMATCHED, uri, "listed, and a dataset takes it" if uri in listed else "no dataset takes it"
+        )
 
 
 def _verdicts(findings: Iterable[Finding], notes: dict[str, str], *, is_deep: bool) -> Iterator[Verdict]:

@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from blake3 import blake3
 
-from disarray.control import audit_catalog, catalog, definitions, housekeeping, verification
+from disarray.control import audit_catalog, audit_ledger, catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
+from disarray.control.snapshots import snapshot
 from disarray.errors import DisarrayError, FragmentReadError
 from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
 from disarray.kernels.scanning.digests import digest_readings
@@ -30,6 +31,7 @@ from disarray.store.audit.ends import (
     find_wrong_generations,
     find_wrong_summaries,
 )
+from disarray.store.audit.ledger import NotedValues
 from disarray.store.audit.meanings import find_wrong_meanings
 from disarray.store.lake_readings import LakeReadings
 from disarray.store.segments import look_up_segments
@@ -114,10 +116,19 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
     for subject_key in verification.list_verified_subjects(connection):
         stored = verification.load_subject(connection, subject_key)
         disagreeing = load_disagreements(connection, subject_key)
-        links = audit_catalog.load_base_chains(connection, subject_key)
-        for (name, _), made in definitions.load_subject_versions(connection, [subject_key]).items():
+        with snapshot(connection):
+            links = audit_catalog.load_base_chains(connection, subject_key)
+            noted = audit_ledger.list_settled_restatements(connection, subject_key)
+            versions = definitions.load_subject_versions(connection, [subject_key])
+            stale = verification.load_stale_from(connection, subject_key, {name for name, _ in versions})
+            entries_of = {
+                name: catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
+                for name, _ in versions
+            }
+        for (name, _), made in versions.items():
             dataset = definitions.load_definition(connection, name, made.version)
-            entries = catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
+            entries = entries_of[name]
+            revisions = {entry.segment_us: entry.revision for entry in entries}
             wanted = [entry.segment_us for entry in entries if not entry.is_sealed]
             written = SegmentRows.of(stored, name)
             yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_length_us)
@@ -125,6 +136,10 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
             if stored.versions.get(name) == made.version:
                 summarized = {row["metric"] for row in stored.summaries.get(name, ())}
                 yield from find_wrong_meanings(links, dataset, summarized)
+            promised = NotedValues.of(
+                dataset, subject_key, links=links, noted=noted, stale_from_us=stale.get(name)
+            )
+            yield from promised.find_wrong_ends()
             disagreements = {start: pairs for (of, start), pairs in disagreeing.items() if of == name}
             yield from find_lost_disagreements(written, disagreements, f"{name}/{subject_key}")
             for page in _pages(wanted):
@@ -150,6 +165,8 @@ def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Findin
                         yield from find_wrong_disagreements(
                             read, content.entry, written, disagreements, found_at
                         )
+                        if content.entry.revision == revisions[content.entry.segment_us]:
+                            yield from promised.find_wrong_values(read, content.entry.segment_us)
                         with FragmentReader() as reader:
                             yield from find_wrong_fragments(reader, content.fragments, lake, found_at)
 

@@ -37,6 +37,8 @@ _RESTORE = (
     "Restore the lake from a backup, or run disarray files reingest for the files that disarray verify names"
 )
 _REPORT = "This is a fault of disarray: keep the database as it is, and report it with this output"
+_LEDGER = "Values are as disarray value tells them: do not add these entries up. " + _REPORT
+_FOLLOW = "Have followers of these subjects load everything once more. " + _REPORT
 
 _DIMENSIONS = (
     "Restore the values from a backup; or remove dimension = true from the column and start a worker: its rows are "
@@ -79,6 +81,12 @@ RULES = (
         Guarantee.NO_LOSS,
         "These files are on the blacklist and their readings still count.",
         "disarray files blacklist FILE asks for their removal again",
+    ),
+    Rule(
+        "refused_files_are_on_the_blacklist",
+        Guarantee.NO_LOSS,
+        "These files are refused, and the blacklist does not name them: nobody can allow them again.",
+        "disarray files blacklist FILE puts it there; disarray files allow FILE then takes it in",
     ),
     Rule(
         "every_line_is_accounted_for",
@@ -251,6 +259,91 @@ RULES = (
         Guarantee.EXPLAINABLE,
         "Readings of these files are parked, and the quarantine does not list them.",
         _REINGEST,
+    ),
+    Rule(
+        "restatements_add_up",
+        Guarantee.EXPLAINABLE,
+        "Entries of the ledger contradict themselves: their values, their delta and their bounds differ.",
+        _LEDGER,
+    ),
+    Rule(
+        "restatements_come_from_a_commit",
+        Guarantee.EXPLAINABLE,
+        "Entries of the ledger speak of a run, a metric, a span or a file that no commit knows.",
+        _LEDGER,
+    ),
+    Rule(
+        "restatements_follow_each_other",
+        Guarantee.EXPLAINABLE,
+        "A restatement began with another value than the one before it had left.",
+        _LEDGER,
+    ),
+    Rule(
+        "commits_say_what_they_changed",
+        Guarantee.ATOMICITY,
+        "Notices of commits contradict themselves: who follows them takes too little.",
+        _FOLLOW,
+    ),
+    Rule(
+        "commits_name_what_is_new",
+        Guarantee.ATOMICITY,
+        "Notices of commits leave out segments or buckets that came with them: who follows them misses these.",
+        _FOLLOW,
+    ),
+    Rule(
+        "followers_stand_at_a_kept_commit",
+        Guarantee.NO_LOSS,
+        "These followers stand at a commit that never was, or at one whose successors are no longer kept.",
+        "Have the follower load everything once more. " + _REPORT,
+    ),
+    Rule(
+        "files_say_when_their_readings_are",
+        Guarantee.EXPLAINABLE,
+        "These files are shown with another span of time than their readings have.",
+        _REINGEST,
+    ),
+    Rule(
+        "rejected_lines_are_of_their_file",
+        Guarantee.EXPLAINABLE,
+        "The rejected lines that are kept of these files are others than were counted. disarray verify compares each.",
+        _REINGEST,
+    ),
+    Rule(
+        "unmatched_files_are_known",
+        Guarantee.EXPLAINABLE,
+        "disarray status lists other files than those that no dataset takes any more.",
+        "disarray rebuild holds all files against the rules once more",
+    ),
+    Rule(
+        "moves_have_two_sides",
+        Guarantee.NO_LOSS,
+        "These files are on their way to or from a dataset or subject, and the other side does not know it.",
+        _REINGEST,
+    ),
+    Rule(
+        "deliveries_are_read_as_they_were_written",
+        Guarantee.NO_DOUBLE_EFFECT,
+        "Files of the landing folder were read as something else than their source delivered.",
+        _REINGEST,
+    ),
+    Rule(
+        "batches_add_up",
+        Guarantee.NO_LOSS,
+        "A source counted other rows than it delivered.",
+        _REPORT,
+    ),
+    Rule(
+        "events_are_where_they_say",
+        Guarantee.NO_LOSS,
+        "Events are marked as delivered and no delivery has them, or are not what was sent.",
+        _REPORT,
+    ),
+    Rule(
+        "restatements_lead_to_the_values_of_today",
+        Guarantee.CONFLUENCE,
+        "Values that no commit touched since they were restated are others than the ledger says.",
+        _VERIFY + ". " + _REPORT,
+        is_deep=True,
     ),
     Rule(
         "lake_files_are_as_written",

@@ -52,6 +52,14 @@ def worker_settings(config: Config) -> WorkerSettings:
     )
 
 
+def serves_backfills(config: Config) -> bool:
+    """Whether a worker processes chunks of backfills."""
+    answer = config.text("backfill.on_workers")
+    if answer not in ("yes", "no"):
+        raise ConfigError(f"backfill.on_workers {answer!r} must be yes or no. Nothing was started")
+    return answer == "yes"
+
+
 def inbox_settings(config: Config) -> InboxSettings:
     """The `[inbox]` settings of a configuration; a claim of events holds as long as that of a subject."""
     return InboxSettings(

@@ -101,6 +101,18 @@ begin
     group by listed.source_uri
     order by listed.source_uri
     limit p_limit;
+
+    return query
+    select
+        'refused_files_are_on_the_blacklist',
+        file.source_uri,
+        'it is refused, and nobody says by whom and why'
+    from file_info as file
+    where
+        file.status = 'blacklisted'
+        and not exists (select from file_blacklist as listed where listed.source_uri = file.source_uri)
+    order by file.source_uri
+    limit p_limit;
 end
 $$;
 comment on function disarray.audit_files(interval, integer) is

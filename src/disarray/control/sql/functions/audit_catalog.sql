@@ -32,7 +32,18 @@ begin
             sum(piece.readings) as readings,
             bool_or(piece.cut_position is not null) as is_cut
         from fragment as piece
-        where piece.state in ('active', 'parked', 'rejected')
+        where
+            piece.state in ('active', 'parked', 'rejected')
+            -- What was read elsewhere and is still to leave is there twice.
+            and not exists (
+                select
+                from moving_file as moving
+                where
+                    moving.subject_key = piece.subject_key
+                    and moving.dataset = piece.dataset
+                    and moving.source_uri = piece.source_uri
+                    and not moving.is_arriving
+            )
         group by
             piece.source_uri,
             piece.generation
@@ -88,7 +99,18 @@ begin
                 rows between unbounded preceding and 1 preceding
             ) as taken_to
         from fragment as stored
-        where stored.state in ('active', 'parked')
+        where
+            stored.state in ('active', 'parked')
+            -- The subject that a file is still to leave is stale, and known to be.
+            and not exists (
+                select
+                from moving_file as moving
+                where
+                    moving.subject_key = stored.subject_key
+                    and moving.dataset = stored.dataset
+                    and moving.source_uri = stored.source_uri
+                    and not moving.is_arriving
+            )
     )
 
     select

@@ -178,8 +178,15 @@ begin
                 else file.quiet_hash
             end,
             parse_version = coalesce(outcome.result ->> 'parse_version', file.parse_version),
-            logical_start = coalesce((outcome.result ->> 'logical_start')::timestamptz, file.logical_start),
-            logical_end = coalesce((outcome.result ->> 'logical_end')::timestamptz, file.logical_end),
+            -- Of a version without a single reading there is nothing to say.
+            logical_start = case
+                when outcome.result ? 'content_hash' then (outcome.result ->> 'logical_start')::timestamptz
+                else coalesce((outcome.result ->> 'logical_start')::timestamptz, file.logical_start)
+            end,
+            logical_end = case
+                when outcome.result ? 'content_hash' then (outcome.result ->> 'logical_end')::timestamptz
+                else coalesce((outcome.result ->> 'logical_end')::timestamptz, file.logical_end)
+            end,
             process_count = file.process_count + 1,
             retry_count = 0,
             crash_count = 0,

@@ -93,7 +93,19 @@ grant execute on function
     disarray.claim_side_effect,
     disarray.settle_side_effect,
     disarray.release_side_effect,
-    disarray.forget_side_effects
+    disarray.forget_side_effects,
+    disarray.lock_backfill_scan,
+    disarray.add_backfill_chunk,
+    disarray.claim_backfill_chunk,
+    disarray.assert_backfill_chunk_held,
+    disarray.complete_backfill_chunk,
+    disarray.fail_backfill_chunk,
+    disarray.stop_backfill,
+    disarray.note_backfill_hold,
+    disarray.claim_backfill_verification,
+    disarray.renew_backfill_verification,
+    disarray.record_backfill_verdict,
+    disarray.list_active_backfills
 to disarray_worker;
 
 grant execute on function
@@ -123,6 +135,10 @@ grant execute on function
     disarray.decide_destination,
     disarray.forget_destination,
     disarray.resend_side_effects
+    disarray.resend_side_effects,
+    disarray.start_backfill,
+    disarray.decide_backfill,
+    disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
@@ -175,6 +191,9 @@ grant execute on function
     disarray.list_hooks,
     disarray.list_side_effects,
     disarray.count_side_effects,
+    disarray.list_backfills,
+    disarray.list_backfill_chunks,
+    disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
     disarray.sum_figures,
@@ -222,6 +241,11 @@ grant execute on function
     disarray.audit_readings,
     disarray.audit_commits,
     disarray.audit_origins,
+    disarray.audit_restatements,
+    disarray.audit_notices,
+    disarray.audit_file_records,
+    disarray.audit_deliveries,
+    disarray.list_settled_restatements,
     disarray.audit_dimensions,
     disarray.audit_numbers,
     disarray.load_base_chains,

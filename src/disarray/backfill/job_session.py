@@ -1,0 +1,119 @@
+"""The connections of one thread at work on one job, and what it works with."""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from disarray.backfill.description import UPDATE, spec_of_document
+from disarray.backfill.table_layout import refuse_unfit
+from disarray.backfill.update import UpdateKind
+from disarray.backfill.user_database.marks import Marks
+from disarray.backfill.user_database.session import load_layout, prepare_session
+from disarray.control.connections import SessionLimits, connect
+from disarray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any
+    from uuid import UUID
+
+    from disarray.backfill.description import BackfillSpec, Secret
+    from disarray.backfill.kind import BackfillKind
+    from disarray.control.connections import Connection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobSession:
+    """One job, seen from one thread: `control` and `target` are one connection where the table is in our database."""
+
+    job_id: int
+    spec: BackfillSpec
+    kind: BackfillKind
+    control: Connection
+    target: Connection
+    marks: Marks | None
+
+    @property
+    def is_one_database(self) -> bool:
+        """Whether a chunk's effect and its end are one transaction."""
+        return self.control is self.target
+
+
+@contextmanager
+def open_job(
+    dsn: str,
+    job_id: int,
+    *,
+    job_key: UUID,
+    kind: str,
+    description: Mapping[str, Any],
+    lease_seconds: int,
+) -> Iterator[JobSession]:
+    """Connections for a job that was started; its table is looked at anew."""
+    if kind != UPDATE:
+        raise ConfigError(
+            f"backfill job {job_id} is of kind '{kind}', which this program does not know. Nothing was changed; a "
+            "newer one goes on with it"
+        )
+    spec = spec_of_document(description)
+    with open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target):
+        layout = load_layout(target, spec.source.table)
+        refuse_unfit(layout, spec)
+        marks = None
+        if control is not target:
+            marks = Marks(layout.schema, job_key)
+            marks.prepare(target, create=spec.update.create)
+        yield JobSession(
+            job_id=job_id,
+            spec=spec,
+            kind=UpdateKind(spec, layout),
+            control=control,
+            target=target,
+            marks=marks,
+        )
+
+
+@contextmanager
+def open_connections(
+    dsn: str, spec: BackfillSpec, *, lease_seconds: int
+) -> Iterator[tuple[Connection, Connection]]:
+    """The control database and the user's; the same connection twice where they are one."""
+    limits = SessionLimits.for_lease(lease_seconds)
+    with ExitStack() as stack:
+        control = stack.enter_context(
+            connect(dsn, limits=limits, application_name=f"disarray backfill {spec.name}")
+        )
+        prepare_session(control)
+        target = control
+        if spec.source.url is not None:
+            target = stack.enter_context(
+                connect(
+                    secret_text(spec.source.url),
+                    limits=limits,
+                    application_name=f"disarray backfill {spec.name}",
+                )
+            )
+            prepare_session(target)
+        yield control, target
+
+
+def secret_text(secret: Secret) -> str:
+    """The DSN that a description names, never prints and never stores."""
+    if secret.env is not None:
+        value = os.environ.get(secret.env, "")
+        if not value:
+            raise ConfigError(
+                f"source.url: the variable {secret.env} is not set where the backfill runs. Nothing was changed"
+            )
+        return value
+    assert secret.file is not None
+    try:
+        return Path(secret.file).expanduser().read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"source.url: the file {secret.file} cannot be read: {error}. Nothing was changed"
+        ) from error

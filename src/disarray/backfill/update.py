@@ -1,0 +1,149 @@
+"""The kind `update`: columns of a user's own table are computed in chunks, and nobody's change is lost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from disarray.backfill.arrow_function import apply_function, expected_hashes, load_function, table_of
+from disarray.backfill.kind import ChunkCheck
+from disarray.backfill.table_layout import refuse_altered
+from disarray.backfill.user_database.session import load_layout
+from disarray.backfill.user_database.table import RowsRead, Stretch, UserTable
+from disarray.control.backfills import ChunkResult
+from disarray.errors import BackfillChunkError
+from disarray.failpoints import failpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from disarray.backfill.description import BackfillSpec
+    from disarray.backfill.kind import Cut
+    from disarray.backfill.table_layout import TableLayout
+    from disarray.control.backfills import ChunkRecord, HeldChunk
+    from disarray.control.connections import Connection
+
+# How often rows that somebody keeps changing are read again before they are locked to be read.
+_UNLOCKED_ROUNDS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Computed:
+    """Values for rows as they were read."""
+
+    rows: RowsRead
+    values: list[list[object]]
+
+
+class UpdateKind:
+    """At work on the table of one job."""
+
+    def __init__(self, spec: BackfillSpec, layout: TableLayout) -> None:
+        self.table = UserTable(spec, layout)
+        self._spec = spec
+        self._function: Callable[[pa.Table], pa.Table] | None = (
+            None if spec.update.function is None else load_function(spec.update.function)
+        )
+
+    def cut(
+        self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
+    ) -> Cut | None:
+        """The next chunk behind a cursor; refused where the table was altered."""
+        refuse_altered(self.table.layout, load_layout(connection, self._spec.source.table), self._spec)
+        return self.table.cut(connection, after, end=end, rows=rows)
+
+    def read(self, connection: Connection, chunk: HeldChunk) -> object:
+        """Rows with their versions, and what the function makes of them; expressions need nothing beforehand."""
+        if self._function is None:
+            return None
+        rows = self.table.read_rows(connection, _stretch(chunk))
+        return self._computed(self._function, rows)
+
+    def write(self, connection: Connection, chunk: HeldChunk, known: object) -> ChunkResult:
+        """Set the columns of the rows of a chunk, and measure the stretch as it is then."""
+        self.table.limit_lock_waits(connection)
+        if isinstance(known, _Computed):
+            written, read_again = self._write_computed(connection, known)
+        else:
+            written, read_again = self.table.update_rows(connection, _stretch(chunk)), 0
+        measured = self.table.measure(connection, _stretch(chunk))
+        return ChunkResult(
+            rows_written=written,
+            rows_read_again=read_again,
+            rows_after=measured.rows,
+            checksum=measured.checksum,
+            written_xid=self.table.transaction_id(connection),
+        )
+
+    def answer(self, connection: Connection) -> Any:
+        """What the user's checksum_query answers now."""
+        query = self._spec.verification.checksum_query
+        return None if query is None else self.table.answer(connection, query)
+
+    def verify(self, connection: Connection, chunk: ChunkRecord) -> ChunkCheck:
+        """Compare the stretch of a chunk with what it was right after it was written."""
+        assert chunk.rows_after is not None
+        assert chunk.written_xid is not None
+        stretch = Stretch(
+            None if chunk.cursor_from is None else tuple(chunk.cursor_from), tuple(chunk.cursor_to)
+        )
+        now = self.table.measure(connection, stretch)
+        is_same = (now.rows, now.checksum) == (chunk.rows_after, chunk.checksum)
+        # What follows from the expressions matters where something changed; what the user asked for always does.
+        check = self._spec.verification.check if is_same else self._spec.row_check
+        return ChunkCheck(
+            chunk_no=chunk.chunk_no,
+            is_same=is_same,
+            rows_before=chunk.rows_after,
+            rows_now=now.rows,
+            rows_changed_since=0
+            if is_same
+            else self.table.changed_since(connection, stretch, chunk.written_xid),
+            rows_broken=None if check is None else self.table.breaking(connection, stretch, check),
+        )
+
+    def _computed(self, function: Callable[[pa.Table], pa.Table], rows: RowsRead) -> _Computed:
+        columns = [self.table.layout.column(name) for name in self._spec.update.columns]
+        given = table_of(rows, columns)
+        return _Computed(rows, apply_function(function, given, self.table.set_columns))
+
+    def _write_computed(self, connection: Connection, computed: _Computed) -> tuple[int, int]:
+        """Write what still has the version that it was computed from; the rest is read again and computed anew."""
+        assert self._function is not None
+        written = read_again = 0
+        for round_no in range(_UNLOCKED_ROUNDS + 1):
+            if not computed.rows.keys:
+                return written, read_again
+            hashes = self.table.write_rows(
+                connection, computed.rows.keys, computed.rows.versions, computed.values
+            )
+            self._refuse_other_values(computed, hashes)
+            written += len(hashes)
+            left = [key for key in computed.rows.keys if key not in hashes]
+            if not left:
+                return written, read_again
+            failpoint("backfill.reading_again", connection)
+            # In the last round they are locked: whoever changes them waits, and what is read is what is written over.
+            rows = self.table.read_again(connection, left, lock=round_no == _UNLOCKED_ROUNDS - 1)
+            read_again += len(rows.keys)
+            computed = self._computed(self._function, rows)
+        raise BackfillChunkError("rows that were locked were changed all the same; is a trigger at work?")
+
+    def _refuse_other_values(self, computed: _Computed, hashes: dict[tuple[str, ...], str]) -> None:
+        expected = expected_hashes(
+            computed.rows.keys, self.table.cursor, computed.values, self.table.set_columns
+        )
+        if expected is None:
+            return
+        for key, wanted in zip(computed.rows.keys, expected, strict=True):
+            if key in hashes and hashes[key] != wanted:
+                raise BackfillChunkError(
+                    f"the row with cursor {', '.join(key)} holds other values than the function gave: a trigger or "
+                    "the type of a column changed them"
+                )
+
+
+def _stretch(chunk: HeldChunk) -> Stretch:
+    return Stretch(chunk.cursor_from, chunk.cursor_to)

@@ -1,0 +1,93 @@
+"""Parts of statements on a table of a user: names, literals, and the hash of a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, LiteralString
+
+from psycopg import sql
+
+from disarray.backfill.checksum import ValueRule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disarray.backfill.table_layout import Column
+
+
+def own_sql(text: str) -> sql.Composable:
+    """SQL of the operator, as it is; a comment at its end must not swallow what follows.
+
+    Statements with it take no parameters: a `%` in it would be read as one.
+    """
+    return sql.SQL(f"{text}\n")
+
+
+def type_of(column: Column) -> sql.Composable:
+    """The type of a column."""
+    # Written by the server itself (`format_type`), and quoted by it where that is needed.
+    return sql.SQL(column.type_text)
+
+
+def array_of(column: Column) -> sql.Composable:
+    """The type of an array of values of a column."""
+    return sql.SQL(f"{column.type_text}[]")
+
+
+def listed(columns: Sequence[Column], suffix: sql.SQL | None = None) -> sql.Composed:
+    """Columns by name, with commas between."""
+    return sql.SQL(", ").join(sql.Identifier(column.name) + (suffix or sql.SQL("")) for column in columns)
+
+
+def readable(column: Column) -> sql.Composable:
+    """A column as a function gets it: types that Arrow does not know come as text."""
+    name = sql.Identifier(column.name)
+    is_text = column.rule is ValueRule.OPAQUE or column.type_name == "uuid"
+    return sql.SQL("{}::text").format(name) if is_text else name
+
+
+def text_of(column: Column) -> sql.Composable:
+    """A value as the text that is hashed, as `checksum.value_text` writes it."""
+    forms: dict[ValueRule, LiteralString] = {
+        ValueRule.PLAIN: "{}::text",
+        ValueRule.BITS: "encode(float8send({}::float8), 'hex')",
+        ValueRule.DECIMAL: "trim_scale({})::text",
+        ValueRule.INSTANT: (
+            "case when isfinite({0}) then (extract(epoch from {0}) * 1000000)::bigint::text else {0}::text end"
+        ),
+        ValueRule.BYTES: "encode({}, 'hex')",
+        ValueRule.OPAQUE: "{}::text",
+    }
+    return sql.SQL(forms[column.rule]).format(sql.Identifier(column.name))
+
+
+def listed_as_texts(columns: Sequence[Column]) -> sql.Composed:
+    """Values as the texts that are hashed, named text_0 and so on."""
+    return sql.SQL(", ").join(
+        sql.SQL("{} as {}").format(text_of(column), sql.Identifier(f"text_{index}"))
+        for index, column in enumerate(columns)
+    )
+
+
+def hash_of(width: int) -> sql.Composed:
+    """The hash of a row from its texts."""
+    parts = (
+        sql.SQL("coalesce(length({0}) || ':' || {0}, '-')").format(sql.Identifier(f"text_{index}"))
+        for index in range(width)
+    )
+    return sql.SQL("md5({})").format(sql.SQL(" || ").join(parts))
+
+
+def hash_words() -> sql.Composed:
+    """Four sums, one for each 32-bit word of the hashes."""
+    return sql.SQL(", ").join(
+        sql.SQL("sum(('x' || substr(hash, {}, 8))::bit(32)::bigint)").format(sql.Literal(1 + 8 * index))
+        for index in range(4)
+    )
+
+
+def key_arrays(keys: Sequence[tuple[str, ...]], columns: Sequence[Column]) -> list[sql.Composable]:
+    """The keys of rows as one array for each column of the cursor."""
+    return [
+        sql.SQL("{}::text[]::{}").format(sql.Literal([key[index] for key in keys]), array_of(column))
+        for index, column in enumerate(columns)
+    ]

@@ -1,0 +1,119 @@
+"""The verdict on a backfill: every chunk once more, no gap between them, and the user's own query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from disarray.control import backfills
+from disarray.control.backfills import Verdict
+
+if TYPE_CHECKING:
+    from disarray.backfill.job_session import JobSession
+    from disarray.backfill.kind import ChunkCheck
+    from disarray.control.queue import Holder
+
+_PAGE = 200
+_SHOWN = 20
+
+
+@dataclass
+class Findings:
+    """What was found so far; sentences for people, the first few of each kind."""
+
+    chunks: int = 0
+    rows: int = 0
+    dead: int = 0
+    failed: list[str] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    failed_count: int = 0
+    changed_count: int = 0
+    rows_changed_since: int = 0
+
+    def fail(self, sentence: str) -> None:
+        """Note what must not be."""
+        self.failed_count += 1
+        if len(self.failed) < _SHOWN:
+            self.failed.append(sentence)
+
+    def change(self, sentence: str) -> None:
+        """Note what somebody else changed since, so that it cannot be compared."""
+        self.changed_count += 1
+        if len(self.changed) < _SHOWN:
+            self.changed.append(sentence)
+
+    def judge(self, check: ChunkCheck) -> None:
+        """Note what became of a chunk since it was written."""
+        self.chunks += 1
+        self.rows += check.rows_now
+        if check.rows_broken:
+            self.fail(
+                f"chunk {check.chunk_no}: {check.rows_broken} rows do not hold what a transformed row holds"
+            )
+        elif check.is_same:
+            return
+        elif check.rows_changed_since or check.rows_now < check.rows_before:
+            self.rows_changed_since += check.rows_changed_since
+            if check.rows_broken == 0 and check.rows_now >= check.rows_before:
+                return  # changed by others, and every row holds what a transformed row holds
+            self.change(
+                f"chunk {check.chunk_no}: {check.rows_changed_since} rows were changed since by somebody else, "
+                f"{check.rows_now} of {check.rows_before} rows are there"
+            )
+        else:
+            self.fail(
+                f"chunk {check.chunk_no}: its rows are not those that were written, and nobody changed them since"
+            )
+
+    def verdict(self, *, allows_changes: bool) -> Verdict:
+        """What follows."""
+        if self.failed_count:
+            return Verdict.FAILED
+        if self.dead:
+            return Verdict.INCOMPLETE
+        return Verdict.CHANGED if self.changed_count and not allows_changes else Verdict.VERIFIED
+
+    def document(self) -> dict[str, Any]:
+        """What is stored with the job."""
+        return {
+            "chunks": self.chunks,
+            "rows": self.rows,
+            "dead_chunks": self.dead,
+            "failed": self.failed,
+            "failed_count": self.failed_count,
+            "changed": self.changed,
+            "changed_count": self.changed_count,
+            "rows_changed_since": self.rows_changed_since,
+        }
+
+
+def judge_job(
+    session: JobSession, holder: Holder, *, fence: int, lease_seconds: int
+) -> tuple[Verdict, dict[str, Any]]:
+    """Compare every chunk with what is stored now; `LeaseLostError` where another took the turn."""
+    [job] = backfills.list_backfills(session.control, job_id=session.job_id)
+    findings = Findings()
+    expected_no, expected_from = 1, None
+    after: list[str] | None = None
+    while chunks := backfills.list_backfill_chunks(session.control, session.job_id, limit=_PAGE, after=after):
+        for chunk in chunks:
+            if chunk.chunk_no != expected_no or chunk.cursor_from != expected_from:
+                findings.fail(
+                    f"chunk {expected_no} is lost: what lies before chunk {chunk.chunk_no} was never done"
+                )
+            expected_no, expected_from = chunk.chunk_no + 1, chunk.cursor_to
+            if chunk.state == "done":
+                findings.judge(session.kind.verify(session.target, chunk))
+            else:
+                findings.dead += 1
+        after = [str(chunks[-1].chunk_no)]
+        backfills.renew_backfill_verification(
+            session.control, session.job_id, holder, fence=fence, lease_seconds=lease_seconds
+        )
+    if expected_from != job.scan_after:
+        findings.fail(f"chunks from {expected_no} on are lost: what lies behind was never done")
+    answer = session.kind.answer(session.target)
+    if answer != job.answer_before:
+        findings.fail("verification.checksum_query answers otherwise than before the first chunk")
+    details = findings.document() | {"answer_before": job.answer_before, "answer_after": answer}
+    return findings.verdict(allows_changes=session.spec.verification.allows_changes), details

@@ -1,0 +1,88 @@
+"""What a person reads about a backfill: a plan, a line of progress, a whole job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from disarray.cli.support.rendering import counted, shown_moment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.backfill.starting import BackfillPlan
+    from disarray.queries.backfills import Backfill, BackfillDetails
+
+_BAR = 20
+
+
+def plan_lines(plan: BackfillPlan) -> Iterator[str]:
+    """A plan, sentence by sentence."""
+    about = "about " if plan.is_estimate else ""
+    yield f"backfill {plan.name}: sets {', '.join(plan.columns)} of {plan.table}, by {', '.join(plan.cursor)}"
+    yield f"  rows      {about}{plan.rows:,} in {plan.bytes:,} bytes"
+    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} rows to begin with"
+    yield f"  expected  {plan.expected_seconds:.1f} s"
+    yield (
+        f"  sample    {counted(plan.sample_rows, 'row')} read, {plan.sample_rows_written:,} written in "
+        f"{plan.sample_seconds:.3f} s, and rolled back"
+    )
+    if not plan.is_one_database:
+        yield "  database  not that of disarray: each chunk leaves a mark there"
+    yield f"  check     {plan.row_check.replace(chr(10), '') if plan.row_check else 'checksums of chunks alone'}"
+
+
+def progress_line(job: Backfill) -> str:
+    """One line: how far, how fast, how long, and what it waits for."""
+    share = min(job.rows_done / job.rows_estimated, 1.0) if job.rows_estimated else 1.0
+    filled = int(share * _BAR)
+    eta = "" if job.eta_seconds is None else f", {duration_text(job.eta_seconds)} left"
+    dead = f", {counted(job.chunks_dead, 'dead chunk')}" if job.chunks_dead else ""
+    held = f", waits ({job.held_by}): {job.held_reason}" if job.held_reason else ""
+    return (
+        f"{job.name} [{'#' * filled}{'.' * (_BAR - filled)}] {share:.0%} "
+        f"{job.rows_done:,} of {job.rows_estimated:,} rows, {job.rows_per_second:,.0f} rows/s{eta}{dead}{held}"
+    )
+
+
+def job_lines(job: BackfillDetails) -> Iterator[str]:
+    """A job with its limits, what holds it back, and its verdict."""
+    description: dict[str, Any] = job.description
+    processing, health = description["processing"], description["health"]
+    yield f"backfill {job.name} (job {job.job_id}) on {job.table}: {job.state}"
+    if job.state_reason:
+        yield f"  because      {job.state_reason}"
+    yield f"  started      {shown_moment(job.started_at)} by {job.started_by}"
+    yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
+    yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
+    yield (
+        f"  chunks       {job.chunks_done:,} done, {job.chunks_claimed:,} at work, {job.chunks_waiting:,} waiting, "
+        f"{job.chunks_dead:,} dead; the next has {job.chunk_rows:,} rows"
+    )
+    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} rows/s"
+    chunks = counted(job.max_concurrency, "chunk")
+    yield f"  rate         {rate}, {chunks} at once, {processing['target_seconds']:g} s a chunk"
+    yield f"  health       {', '.join(_limit(name, value) for name, value in health.items())}"
+    yield f"  in force     {f'{job.held_by}: {job.held_reason}' if job.held_reason else 'no limit holds it back'}"
+    for chunk in job.dead_chunks:
+        yield f"  dead chunk   {chunk.chunk_no}, up to {', '.join(chunk.cursor_to)}: {chunk.last_error}"
+    if job.verdict is None:
+        yield "  verdict      none yet"
+        return
+    details: dict[str, Any] = job.verdict_details or {}
+    compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], 'row')} compared"
+    yield f"  verdict      {job.verdict}: {compared}"
+    for sentence in (*details["failed"], *details["changed"]):
+        yield f"               {sentence}"
+
+
+def duration_text(seconds: float) -> str:
+    """A length of time to come, roughly."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _limit(name: str, value: float | None) -> str:
+    shown = name.removesuffix("_seconds")
+    unit = " s" if name.endswith("_seconds") else ""
+    return f"{shown} off" if value is None else f"{shown} {value:g}{unit}"

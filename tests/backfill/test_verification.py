@@ -1,0 +1,169 @@
+"""Verification finds what went wrong behind its back: a corrupted row, a lost chunk, a chunk that was applied twice."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from disarray.backfill.arrow_function import table_of
+from disarray.backfill.checksum import rows_checksum, value_text
+from disarray.backfill.user_database.session import load_layout, prepare_session
+from disarray.backfill.user_database.table import RowsRead, Stretch, UserTable
+from tests.backfill.conftest import ADD_ONE, Shop, merged, spec_of
+
+if TYPE_CHECKING:
+    from disarray.control.backfills import BackfillRecord
+
+DERIVED = {"update": {"set": {"net": "gross - tax"}}}
+VALUES = """
+create table shop.things (
+    id int8 primary key, flag bool, small int2, words text, name varchar(20), real4 float4, real8 float8,
+    price numeric(20, 4), any_number numeric, day date, at timestamp, instant timestamptz, raw bytea, code uuid
+);
+insert into shop.things values
+    (1, true, -3, 'Größe: 5 µm 😀', '', 0.1, 1e300, 12.5, 1e30, '1999-12-31', '2026-01-02 03:04:05.678901',
+     '2026-01-02 03:04:05+05', '\\x00ff', '0aa9d1b8-8c1c-4d6c-b6e5-0c5d9c2f7a11'),
+    (2, false, 0, '-', '1:2', -0.0, '-0.0', 0, 0.000, '2024-02-29', '1969-12-31 23:59:59.999999',
+     '1900-01-01', '', '00000000-0000-0000-0000-000000000000'),
+    (3, null, null, null, null, null, null, null, null, null, null, null, null, null),
+    (4, true, 7, '5:', 'x', 16777217, 0.30000000000000004, -1000.0001, 100, '0001-01-01', '2000-01-01',
+     '2026-06-01', '\\x01', 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+"""
+
+
+def run_and_then(shop: Shop, document: dict[str, Any], statement: str) -> BackfillRecord:
+    """A backfill, something behind its back before it is verified, and the verdict."""
+    job_id = shop.start(document)
+    worker = shop.worker(job_id)
+    while shop.job(job_id).chunks_done < 5:
+        worker.step()
+    shop.connection.execute(statement.encode())
+    shop.run(job_id)
+    return shop.job(job_id)
+
+
+def test_the_checksum_is_the_same_in_sql_and_in_python(shop: Shop) -> None:
+    shop.connection.execute(VALUES.encode())
+    prepare_session(shop.connection)
+    layout = load_layout(shop.connection, "shop.things")
+    columns = [column.name for column in layout.columns if column.name != "id"]
+    spec = spec_of(
+        ADD_ONE, {"source": {"table": "shop.things"}, "update": {"set": dict.fromkeys(columns, "null")}}
+    )
+    table = UserTable(spec, layout)
+    measured = table.measure(shop.connection, Stretch(None, ("9",)))
+    # As a function gets them and gives them back: through Arrow, in any order.
+    with shop.connection.cursor() as cursor:
+        rows = cursor.execute("select * from shop.things order by id desc").fetchall()
+    read = RowsRead(
+        [], [], {column.name: [row[n] for row in rows] for n, column in enumerate(layout.columns)}
+    )
+    read.values["code"] = [None if code is None else str(code) for code in read.values["code"]]
+    given = table_of(read, layout.columns)
+    values = [given.column(column.name).to_pylist() for column in layout.columns]
+    rules = [column.rule for column in layout.columns]
+    texts = [
+        [value_text(own[n], rule) for own, rule in zip(values, rules, strict=True)] for n in range(len(rows))
+    ]
+    assert (measured.rows, measured.checksum) == (4, rows_checksum(texts))
+    for name in columns:
+        with shop.connection.transaction(force_rollback=True):
+            shop.connection.execute(f"update shop.things set {name} = null where id = 2".encode())
+            assert table.measure(shop.connection, Stretch(None, ("9",))) != measured, name
+
+
+@pytest.mark.parametrize(
+    ("document", "statement", "verdict", "named"),
+    [
+        ({}, "update shop.orders set touched = 7 where id = 75", "changed", "chunk 2: 1 rows were changed"),
+        (
+            DERIVED,
+            "update shop.orders set net = net + 1 where id = 75",
+            "failed",
+            "chunk 2: 1 rows do not hold",
+        ),
+        (
+            {},
+            "update shop.orders set touched = touched - 1 where id > 60 and id <= 120",
+            "changed",
+            "chunk 2: 20 rows were changed",
+        ),
+        (
+            DERIVED,
+            "update shop.orders set net = null where id > 60 and id <= 120",
+            "failed",
+            "chunk 2: 20 rows",
+        ),
+        (
+            {},
+            "update shop.orders set touched = touched + 1 where id > 60 and id <= 120",
+            "changed",
+            "chunk 2: 20 rows were changed",
+        ),
+        ({}, "delete from disarray.backfill_chunk where chunk_no = 3", "failed", "chunk 3 is lost"),
+        ({}, "delete from disarray.backfill_chunk where chunk_no = 5", "failed", "chunks from 5 on are lost"),
+        (
+            {},
+            "update disarray.backfill_chunk set checksum = repeat('0', 32) where chunk_no = 4",
+            "failed",
+            "chunk 4: its rows are not those that were written",
+        ),
+        ({}, "delete from shop.orders where id = 3", "changed", "chunk 1: 0 rows were changed"),
+        (DERIVED, "update shop.orders set note = 'x' where id = 75", "verified", ""),
+        (DERIVED, "update shop.orders set gross = 0, net = -tax where id = 75", "verified", ""),
+        (
+            {"verification": {"changes": "allow"}},
+            "update shop.orders set touched = 7 where id = 75",
+            "verified",
+            "chunk 2: 1 rows were changed",
+        ),
+        (
+            {"verification": {"check": "touched = 1"}},
+            "update shop.orders set touched = 7 where id = 75",
+            "failed",
+            "chunk 2: 1 rows do not hold",
+        ),
+        (
+            {"verification": {"checksum_query": "select sum(gross), count(*) from shop.orders"}},
+            "update shop.orders set gross = gross + 1 where id = 75",
+            "failed",
+            "checksum_query answers otherwise",
+        ),
+        (
+            {"verification": {"checksum_query": "select sum(gross), count(*) from shop.orders"}},
+            "select",
+            "verified",
+            "",
+        ),
+    ],
+    ids=[
+        "a corrupted row",
+        "a corrupted row of a derived column",
+        "a chunk whose effect is lost",
+        "a chunk of a derived column whose effect is lost",
+        "a chunk that was applied twice",
+        "a chunk that was never done",
+        "the last chunk was never done",
+        "bits that changed by themselves",
+        "a deleted row",
+        "a change elsewhere in the row",
+        "a change that holds the rule",
+        "a change that is allowed",
+        "a check of the user",
+        "a query that answers otherwise",
+        "a query that answers the same",
+    ],
+)
+def test_what_happened_behind_its_back_is_found_and_named(
+    shop: Shop, document: dict[str, Any], statement: str, verdict: str, named: str
+) -> None:
+    job = run_and_then(shop, merged(document), statement)
+    assert job.verdict == verdict
+    assert named in " ".join([*job.verdict_details["failed"], *job.verdict_details["changed"]])  # type: ignore[index]
+
+
+def test_a_check_follows_from_expressions_that_read_nothing_that_is_set() -> None:
+    assert spec_of(ADD_ONE).row_check is None
+    assert spec_of(ADD_ONE, DERIVED).row_check == '("net" is not distinct from (gross - tax\n))'
+    assert spec_of(ADD_ONE, DERIVED, {"source": {"where": "net is null"}}).row_check is None
