@@ -134,7 +134,7 @@ grant execute on function
     disarray.decide_source,
     disarray.decide_destination,
     disarray.forget_destination,
-    disarray.resend_side_effects
+    disarray.resend_side_effects,
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
