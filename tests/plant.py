@@ -101,8 +101,8 @@ class Plant:
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
                     disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
                     disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower,
-                    disarray.file_part, disarray.part_delivery, disarray.conflict, disarray.side_effect,
-                    disarray.view_position
+                    disarray.destination_position, disarray.view_position, disarray.file_part, disarray.part_delivery,
+                    disarray.conflict, disarray.side_effect
                 """
             )
             for table in self.tables():

@@ -190,6 +190,13 @@ OPTIONS = (
         at_most=100,
     ),
     Option(
+        "sinks.load_every",
+        "2 s",
+        "how often a worker looks for commits that a [[destination]] has not loaded",
+        Kind.LENGTH,
+        at_least=SECOND // 10,
+    ),
+    Option(
         "hooks.allow",
         None,
         'where hooks may connect to: `["hooks.example.com", "127.0.0.1:8080", "10.0.0.0/8"]`; nowhere else. A name '

@@ -470,3 +470,19 @@ class AddressRefusedError(DisarrayError):
 
 class PortUnavailableError(DisarrayError):
     """The REST server cannot listen where it was told to. Nothing else was affected."""
+
+
+class DestinationError(DisarrayError):
+    """Something about the target of a destination: nothing of this load is in it, and it is tried again."""
+
+
+class DestinationUnavailableError(DestinationError):
+    """The target does not answer, or has no room. It is tried again until it is back."""
+
+
+class DestinationMisfitError(DestinationError):
+    """The target is not what it has to be: a table, a column, a key or a privilege is missing."""
+
+
+class UnloadableRowsError(DestinationError):
+    """The target refuses the rows of one subject; those of others are loaded."""

@@ -1,4 +1,4 @@
-"""Hooks and who they tell."""
+"""Databases for targets, hooks and who they tell."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.databases import Databases
     from tests.sinks.receivers import Receiver
+
+
+@pytest.fixture
+def target_dsn(databases: Databases) -> Iterator[str]:
+    """Another database on the same server, with nothing in it."""
+    name = databases.create()
+    yield databases.dsn(name)
+    databases.discard(name)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from disarray.agent.monitoring import AgentFigures, metrics_text
+from disarray.control.destinations import register_destination
 from disarray.control.timings import BOUNDS_SECONDS, Timings
 from tests.web.conftest import report
 
@@ -118,7 +119,9 @@ def named_in(text: str) -> set[str]:
 
 
 @pytest.mark.postgres
-def test_dashboard_and_alerts_name_only_what_is_exported(ada: Client, late: str) -> None:
+def test_dashboard_and_alerts_name_only_what_is_exported(plant: Plant, ada: Client, late: str) -> None:
+    with plant.pool.connection() as connection:
+        register_destination(connection, "hourly", dataset="tools", definition={}, subject_patterns=["*"])
     samples(ada)  # so that requests were timed
     exported = {name for name, _ in samples(ada)}
     dashboard = json.loads((DEPLOY / "grafana" / "disarray.json").read_text())

@@ -30,6 +30,7 @@ COMMANDS = {
     "quarantine": "cli.commands.quarantine:app",
     "dead-letters": "cli.commands.dead_letters:app",
     "inbox": "cli.commands.inbox:app",
+    "sink": "cli.commands.sink:app",
     "source": "cli.commands.source:app",
     "hook": "cli.commands.hook:app",
     "backfill": "cli.commands.backfill:app",

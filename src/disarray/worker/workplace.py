@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.control.commits import MAX_SHIFT_ROWS
+from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.sinks.hook_settings import HookSettings
 from disarray.sources.inbox import Inbox, InboxSettings
 from disarray.sources.table_puller import TablePuller
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from disarray.control.queue import Holder
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
+    from disarray.model.description.destination import Destination
     from disarray.model.description.table_source import TableSource
     from disarray.sources.landing import Landing
     from disarray.store.lake import Lake
@@ -39,6 +41,8 @@ class Workplace:
     inbox_settings: InboxSettings = field(default_factory=InboxSettings)
     hook_settings: HookSettings = field(default_factory=HookSettings)
     housekeeping: HousekeepingSettings = DEFAULTS
+    destinations: tuple[Destination, ...] = ()
+    loader_settings: LoaderSettings = field(default_factory=LoaderSettings)
     sources: tuple[TableSource, ...] = ()
 
     @property
@@ -54,6 +58,19 @@ class Workplace:
             settings=self.inbox_settings,
         )
         return inbox if inbox.served else None
+
+    def loaders(self) -> list[DestinationLoader]:
+        """A loader for each destination."""
+        return [
+            DestinationLoader(
+                pool=self.pool,
+                lake=self.lake,
+                destination=each,
+                holder=self.holder,
+                settings=self.loader_settings,
+            )
+            for each in self.destinations
+        ]
 
     @property
     def puller(self) -> TablePuller | None:

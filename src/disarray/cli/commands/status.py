@@ -51,6 +51,7 @@ def status(
 
 def _look(connection: Connection) -> Status:
     """The control plane now, and the figures of the last day."""
+    from disarray.control.destinations import list_destinations
     from disarray.control.figures import lateness_histogram, sum_figures
     from disarray.control.moving_files import count_moving_files, list_unmatched_files
     from disarray.control.status import queue_status
@@ -64,6 +65,17 @@ def _look(connection: Connection) -> Status:
             {"view": f"{view.schema_name}.{view.name}", "error": view.last_error}
             for view in list_views(connection)
             if view.last_error is not None
+        ],
+        "sinks": [
+            {
+                "name": each.destination,
+                "state": each.state,
+                "subjects_behind": each.subjects_behind,
+                "lag_commits": each.lag_commits,
+                "lag_seconds": each.lag_seconds,
+                "last_error": each.last_error,
+            }
+            for each in list_destinations(connection)
         ],
         "unmatched_files": {
             "known": unmatched[0].files if unmatched else 0,
@@ -161,6 +173,7 @@ def describe(status: Status) -> Iterator[Table | str]:
         yield f"{moving} on the way to another dataset or subject; numbers there are stale."
     for view in status["failed_views"]:
         yield f"View {view['view']} could not be refreshed and is as it was: {view['error']}"
+    yield from _sinks(status["sinks"])
     yield from _unmatched(status["unmatched_files"])
     if status["instances"]:
         yield Table(
@@ -199,6 +212,14 @@ def _last_day(day: Status) -> Iterator[list[str]]:
             counted(day["late_files"], "file"),
             f"{counted(day['late_readings'], 'reading')}; {cost}",
         ]
+
+
+def _sinks(sinks: list[Status]) -> Iterator[str]:
+    for each in sinks:
+        if each["state"] != "current":
+            lag = f"{counted(each['lag_commits'], 'commit')} behind, {each['lag_seconds']:.0f} s"
+            why = f": {each['last_error']}" if each["last_error"] else ""
+            yield f"Destination {each['name']} is {each['state']}, {lag}{why}. See: disarray sink show {each['name']}"
 
 
 def _side_effects(effects: Status) -> Iterator[str]:

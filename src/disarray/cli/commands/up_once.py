@@ -17,6 +17,7 @@ from disarray.cli.support.rendering import conflicts_line, counted, shown_instan
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import Table, is_terminal, print_parts
 from disarray.cli.support.waiting import PlantState
+from disarray.model.documents import plain
 
 if TYPE_CHECKING:
     import threading
@@ -45,6 +46,8 @@ class Summary:
     passes: list[dict[str, Any]] = field(default_factory=list)
     rejected: list[dict[str, Any]] = field(default_factory=list)
     state: PlantState = field(default_factory=PlantState)
+    loads: int = 0  # of subjects into destinations
+    sinks: list[dict[str, Any]] = field(default_factory=list)  # how far each destination has come
     conflicts: dict[str, int] = field(default_factory=dict)  # readings, and pairs of files, that disagree
     stopped: bool = False
     seconds: float = 0.0
@@ -52,7 +55,8 @@ class Summary:
     @property
     def is_all_well(self) -> bool:
         """Whether everything that there is, is in."""
-        return self.state.is_clear and not self.stopped and not self.unread_sources
+        is_loaded = all(each["state"] in ("current", "paused") for each in self.sinks)
+        return self.state.is_clear and is_loaded and not self.stopped and not self.unread_sources
 
     @property
     def is_run_well(self) -> bool:
@@ -100,6 +104,7 @@ def take_all_in(
             summary.processed += len(report.completed)
             advance(len(report.completed) + len(report.failed), passes)
     scheduler.release_held()
+    _load_destinations(place, summary, stop)
     summary.stopped = stop.is_set()
     from disarray.control.status import queue_status
 
@@ -113,6 +118,25 @@ def take_all_in(
         print_parts(_described(place, summary))
     is_well = summary.is_run_well if allow_waiting else summary.is_all_well
     return 0 if is_well else 1
+
+
+def _load_destinations(place: Workplace, summary: Summary, stop: threading.Event) -> None:
+    """Load what is due, once; one that is away is told of, and the others are loaded."""
+    from disarray.errors import DestinationError
+    from disarray.queries.sinks import list_sinks
+
+    for loader in place.loaders():
+        try:
+            for _ in loader.load_due():
+                summary.loads += 1
+                if stop.is_set():
+                    return
+        except DestinationError:
+            continue  # the database has kept why
+    described = {each.name for each in place.destinations}
+    if described:
+        with place.pool.connection() as connection:
+            summary.sinks = [plain(each) for each in list_sinks(connection).sinks if each.name in described]
 
 
 def _drained(scheduler: Scheduler, stop: threading.Event) -> Iterator[Any]:
@@ -187,6 +211,11 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
             ],
             ["quarantine", f"{counted(state.count('parked'), 'file', verb='wait')} for a decision"],
             ["not taken", left_out],
+            *(
+                [["destinations", f"{len(summary.sinks):,}, {counted(summary.loads, 'load')} of a subject"]]
+                if summary.sinks
+                else []
+            ),
             ["seconds", f"{summary.seconds:.1f}"],
         ],
     )
@@ -206,6 +235,11 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
         yield f"{counted(len(summary.rejected) - SHOWN_FAILURES, 'more file')} with rejected rows; --json lists all."
     if summary.conflicts["readings"]:
         yield conflicts_line(summary.conflicts)
+    for each in summary.sinks:
+        if each["state"] not in ("current", "paused"):
+            reason = f": {each['last_error']}" if each["last_error"] else ""
+            commits = counted(each["lag_commits"], "commit")
+            yield f"Destination {each['name']} is {commits} behind{reason}. See: disarray sink show {each['name']}"
     yield from waiting.described(state)
     yield from summary.unread_sources.values()
     if summary.stopped:

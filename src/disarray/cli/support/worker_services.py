@@ -17,6 +17,7 @@ from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.sinks.views import ViewRefresher
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
+from disarray.worker.process.loading import DestinationThread
 from disarray.worker.process.local import database_of
 from disarray.worker.process.messaging import Messenger
 from disarray.worker.process.pulling import SourcePuller
@@ -77,6 +78,10 @@ def make_services(
         hurry=refreshing.refresher.break_off,
         grace_seconds=VIEW_GRACE_SECONDS,
     )
+    for loader in place.loaders():
+        name = f"destination {loader.destination.name}"
+        thread = DestinationThread(loader, scheduler.breaker)
+        services[name] = ThreadService(name, thread.run, ended=stop)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)

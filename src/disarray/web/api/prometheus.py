@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 
 from disarray import __version__
-from disarray.control import events, figures, instances
+from disarray.control import destinations, events, figures, instances
 from disarray.control.connections import Connection
 from disarray.control.instances import InstanceState
 from disarray.control.metadata import Metadata
@@ -198,6 +198,25 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "state",
         {state.value: states[state] for state in InstanceState},
     )
+    # By destination, of which there are as many as somebody wrote down; never by subject.
+    commits = GaugeMetricFamily(
+        "disarray_sink_lag_commits", "Commits that a destination has not loaded.", labels=["sink"]
+    )
+    seconds = GaugeMetricFamily(
+        "disarray_sink_lag_seconds",
+        "Age of the oldest commit that a destination has not loaded.",
+        labels=["sink"],
+    )
+    failing = GaugeMetricFamily(
+        "disarray_sink_failing",
+        "1 where a destination or one of its subjects cannot be loaded.",
+        labels=["sink"],
+    )
+    for sink in destinations.list_destinations(connection):
+        commits.add_metric([sink.destination], sink.lag_commits)
+        seconds.add_metric([sink.destination], sink.lag_seconds)
+        failing.add_metric([sink.destination], float(sink.state == "failing"))
+    yield from (commits, seconds, failing)
     lately = events.count_events(connection, since=now - RECENTLY)
     yield _labelled(
         "disarray_recent_events",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disarray.control import events
+from disarray.errors import DestinationError
 from disarray.worker.upkeep.housekeeping import keep_house
 
 if TYPE_CHECKING:
@@ -36,7 +37,20 @@ def provision_events(workplace: Workplace) -> None:
         events.provision_event_partitions(connection)
 
 
-DUTIES = (Duty("event partitions", provision_events), Duty("housekeeping", keep_house))
+def vacuum_destinations(workplace: Workplace) -> None:
+    """Clear destinations of rows that were superseded long ago. One that is away is told of, and others are done."""
+    for loader in workplace.loaders():
+        try:
+            loader.vacuum()
+        except DestinationError as error:
+            log.warning("%s was not cleared of superseded rows: %s", loader.destination.name, error)
+
+
+DUTIES = (
+    Duty("event partitions", provision_events),
+    Duty("housekeeping", keep_house),
+    Duty("destinations", vacuum_destinations),
+)
 
 
 def perform_duties(

@@ -10,6 +10,7 @@ from disarray.control.connections import SessionLimits
 from disarray.control.queue import Holder, Incarnation
 from disarray.failpoints import failpoint
 from disarray.queries.project import configured_datasets, configured_sources
+from disarray.sinks.destination_file import load_destinations
 from disarray.sinks.hook_settings import hook_settings, register_all_hooks
 from disarray.sources.inbox import refuse_unreadable_inboxes
 from disarray.sources.landing import Landing
@@ -18,7 +19,7 @@ from disarray.store.lake import Lake
 from disarray.store.registering import register_all
 from disarray.worker.housekeeping_settings import housekeeping_settings
 from disarray.worker.process.scheduler import BATCH
-from disarray.worker.process.settings import RunnerKind, inbox_settings, worker_settings
+from disarray.worker.process.settings import RunnerKind, inbox_settings, loader_settings, worker_settings
 from disarray.worker.workplace import Workplace
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
 
+# Of each destination: what it reads, what it loads into, and its lease.
+_CONNECTIONS_OF_A_DESTINATION = 3
 # The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, a view that is refreshed
 # for minutes, and one to spare.
 _CONNECTIONS = 10
@@ -50,14 +53,18 @@ def database_of(config: Config) -> str:
 
 @contextmanager
 def open_pool(
-    config: Config, *, application_name: str, lease_seconds: int = BATCH.lease_seconds
+    config: Config,
+    *,
+    application_name: str,
+    lease_seconds: int = BATCH.lease_seconds,
+    destinations: int = 0,
 ) -> Iterator[Pool]:
     """Connections to a database whose schema this program can work with."""
     with connections.open_pool(
         database_of(config),
         limits=SessionLimits.for_lease(lease_seconds),
         application_name=application_name,
-        max_size=_CONNECTIONS,
+        max_size=_CONNECTIONS + _CONNECTIONS_OF_A_DESTINATION * destinations,
     ) as pool:
         with pool.connection() as connection:
             migrations.prepare_schema(connection)
@@ -78,11 +85,15 @@ def open_workplace(
     """
     settings = worker_settings(config)
     datasets = configured_datasets(config) if datasets is None else datasets
+    destinations = load_destinations(config.dataset_file, datasets)
     hooks = hook_settings(config, datasets)
     with ExitStack() as stack:
         pool = stack.enter_context(
             open_pool(
-                config, application_name=f"disarray {instance_name}", lease_seconds=settings.lease_seconds
+                config,
+                application_name=f"disarray {instance_name}",
+                lease_seconds=settings.lease_seconds,
+                destinations=len(destinations),
             )
         )
         runner = stack.enter_context(_open_runner(config, settings.runner))
@@ -99,7 +110,7 @@ def open_workplace(
         refuse_unreadable_inboxes(landing, tuple(datasets.values()))
         sources = configured_sources(config, datasets)
         refuse_unreadable_sources(landing, sources, tuple(datasets.values()))
-        yield Workplace(
+        place = Workplace(
             pool,
             runner,
             Lake(config.lake_root),
@@ -111,8 +122,13 @@ def open_workplace(
             inbox_settings=inbox_settings(config),
             hook_settings=hooks,
             housekeeping=housekeeping_settings(config),
+            destinations=destinations,
+            loader_settings=loader_settings(config),
             sources=sources,
         )
+        for loader in place.loaders():
+            loader.register()
+        yield place
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
 from disarray.model.duration import SECOND
+from disarray.sinks.destination_loader import LoaderSettings
 from disarray.sources.inbox import InboxSettings
 
 if TYPE_CHECKING:
@@ -64,5 +65,13 @@ def inbox_settings(config: Config) -> InboxSettings:
     return InboxSettings(
         every_seconds=config.length_us("inbox.every") / SECOND,
         max_attempts=config.number("inbox.max_attempts"),
+        lease_seconds=worker_settings(config).lease_seconds,
+    )
+
+
+def loader_settings(config: Config) -> LoaderSettings:
+    """The `[sinks]` settings of a configuration; the turn to load a subject holds as long as that of a worker."""
+    return LoaderSettings(
+        every_seconds=config.length_us("sinks.load_every") / SECOND,
         lease_seconds=worker_settings(config).lease_seconds,
     )

@@ -86,6 +86,12 @@ grant execute on function
     disarray.claim_view,
     disarray.begin_view_refresh,
     disarray.end_view_refresh,
+    disarray.register_destination,
+    disarray.claim_destination,
+    disarray.renew_destination,
+    disarray.advance_destination,
+    disarray.end_destination_turn,
+    disarray.note_destination_error,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
@@ -132,6 +138,8 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
+    disarray.decide_destination,
+    disarray.forget_destination,
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
@@ -252,7 +260,9 @@ grant execute on function
     disarray.list_batches,
     disarray.list_sources,
     disarray.list_spent_deliveries,
-    disarray.find_unknown_deliveries
+    disarray.find_unknown_deliveries,
+    disarray.list_destinations,
+    disarray.list_destination_subjects
 to disarray_reader, disarray_operator, disarray_worker;
 
 grant execute on function

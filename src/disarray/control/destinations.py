@@ -1,0 +1,221 @@
+"""Destinations: which of their subjects are behind, who loads them, and how far they have come."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from disarray.control.calls import call, fetch_records, fetch_value, find_record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime, timedelta
+
+    from disarray.control.connections import Connection
+    from disarray.control.queue import Holder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claimed:
+    subject_key: str
+    dataset: str
+    commit_seq: int
+    newest_seq: int
+    is_whole_due: bool
+    fence: int
+    failure_count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadTurn:
+    """The turn to load one subject: from the commits after `commit_seq` to the newest, or all that there is."""
+
+    destination: str
+    subject_key: str
+    dataset: str
+    commit_seq: int
+    newest_seq: int
+    is_whole_due: bool
+    fence: int
+    failure_count: int
+    holder: Holder
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """How the functions of the database are told which turn."""
+        return (
+            self.destination,
+            self.subject_key,
+            self.holder.instance_name,
+            self.holder.incarnation,
+            self.fence,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationState:
+    """A destination as it stands: `state` is paused, failing, behind or current."""
+
+    destination: str
+    dataset: str
+    definition: Mapping[str, Any]
+    subject_patterns: Sequence[str]
+    state: str
+    subjects: int
+    subjects_behind: int
+    subjects_failing: int
+    lag_commits: int
+    lag_seconds: float
+    loads: int
+    rows_loaded: int
+    rows_deleted: int
+    last_loaded_at: datetime | None
+    paused_at: datetime | None
+    pause_reason: str | None
+    failure_count: int
+    last_error: str | None
+    last_error_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationSubject:
+    """How far one subject of a destination has come."""
+
+    subject_key: str
+    dataset: str
+    commit_seq: int
+    newest_seq: int
+    lag_commits: int
+    lag_seconds: float
+    is_whole_due: bool
+    loads: int
+    rows_loaded: int
+    rows_deleted: int
+    last_loaded_at: datetime | None
+    last_seconds: float | None
+    next_at: datetime | None
+    held_by: str | None
+    failure_count: int
+    last_error: str | None
+    last_error_at: datetime | None
+
+
+def register_destination(
+    connection: Connection,
+    destination: str,
+    *,
+    dataset: str,
+    definition: Mapping[str, object],
+    subject_patterns: Sequence[str],
+) -> bool:
+    """Say what a destination is; whether that is news. Under another definition everything is loaded anew."""
+    return fetch_value(
+        connection,
+        bool,
+        "select disarray.register_destination(%s, %s, %s::jsonb, %s::text[])",
+        (destination, dataset, json.dumps(definition), list(subject_patterns)),
+    )
+
+
+def claim_destination(
+    connection: Connection, destination: str, holder: Holder, *, lease_seconds: int
+) -> LoadTurn | None:
+    """Take the turn to load a subject that is behind; None where there is none that is free and due."""
+    claimed = find_record(
+        connection,
+        _Claimed,
+        "select * from disarray.claim_destination(%s, %s, %s, %s)",
+        (destination, holder.instance_name, holder.incarnation, lease_seconds),
+    )
+    if claimed is None:
+        return None
+    return LoadTurn(
+        destination=destination,
+        subject_key=claimed.subject_key,
+        dataset=claimed.dataset,
+        commit_seq=claimed.commit_seq,
+        newest_seq=claimed.newest_seq,
+        is_whole_due=claimed.is_whole_due,
+        fence=claimed.fence,
+        failure_count=claimed.failure_count,
+        holder=holder,
+    )
+
+
+def renew_destination(connection: Connection, turn: LoadTurn, *, lease_seconds: int) -> None:
+    """Keep the turn for longer, or `LeaseLostError`."""
+    call(
+        connection,
+        "select disarray.renew_destination(%s, %s, %s, %s, %s, %s)",
+        (*turn.key, lease_seconds),
+    )
+
+
+def advance_destination(
+    connection: Connection, turn: LoadTurn, *, rows_loaded: int, rows_deleted: int, seconds: float
+) -> None:
+    """Note that the subject is loaded up to the newest commit of the turn, and give it back; or `LeaseLostError`."""
+    call(
+        connection,
+        "select disarray.advance_destination(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (*turn.key, turn.newest_seq, rows_loaded, rows_deleted, seconds),
+    )
+
+
+def end_destination_turn(
+    connection: Connection, turn: LoadTurn, *, next_in: timedelta, error: str | None = None
+) -> None:
+    """Give the turn back without having loaded: when it is due again, and what went wrong with this subject."""
+    call(
+        connection,
+        "select disarray.end_destination_turn(%s, %s, %s, %s, %s, %s, %s)",
+        (*turn.key, next_in, error),
+    )
+
+
+def note_destination_error(connection: Connection, destination: str, error: str) -> None:
+    """Keep why nothing can be loaded into a destination; the next load that works clears it."""
+    call(connection, "select disarray.note_destination_error(%s, %s)", (destination, error))
+
+
+def list_destinations(connection: Connection) -> list[DestinationState]:
+    """Every destination that was ever registered."""
+    return fetch_records(connection, DestinationState, "select * from disarray.list_destinations()")
+
+
+def list_destination_subjects(
+    connection: Connection, destination: str, *, limit: int = 100, after: Sequence[str] | None = None
+) -> list[DestinationSubject]:
+    """How far each subject of a destination has come, by name."""
+    return fetch_records(
+        connection,
+        DestinationSubject,
+        "select * from disarray.list_destination_subjects(%s, %s, %s::text[])",
+        (destination, limit, after),
+    )
+
+
+def decide_destination(
+    connection: Connection,
+    destination: str,
+    decision: str,
+    *,
+    reason: str,
+    by: str,
+    subject_key: str | None = None,
+) -> int:
+    """Pause a destination, resume it, or load everything anew; how many of its subjects that concerns."""
+    return fetch_value(
+        connection,
+        int,
+        "select disarray.decide_destination(%s, %s, %s, %s, %s)",
+        (destination, decision, reason, by, subject_key),
+    )
+
+
+def forget_destination(connection: Connection, destination: str, *, reason: str, by: str) -> int:
+    """Forget a destination that is no longer described; how many subjects it followed. What it loaded stays."""
+    return fetch_value(
+        connection, int, "select disarray.forget_destination(%s, %s, %s)", (destination, reason, by)
+    )

@@ -1,0 +1,680 @@
+-- Destinations: which subjects of each are behind, who loads them, and how far they have come.
+
+create function disarray.destination_follower(p_destination text)
+returns text
+language sql
+immutable
+as $$
+select 'destination:' || p_destination
+$$;
+comment on function disarray.destination_follower(text) is 'Under which name a destination follows commits.';
+
+create function disarray.register_destination(p_destination text, p_dataset text, p_definition jsonb, p_subject_patterns text[])
+returns boolean
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_former destination;
+begin
+    if (p_destination ~ '^[a-z][a-z0-9_]{0,62}$' and p_dataset <> '' and jsonb_typeof(p_definition) = 'object') is not true
+        or octet_length(p_definition::text) > 1000000
+    then
+        raise exception 'a destination has a name of a-z, 0-9 and _, a dataset and a definition. Nothing was stored.'
+        using errcode = 'DA001';
+    end if;
+    perform check_patterns(coalesce(p_subject_patterns, '{}'));
+    insert into destination (destination, dataset, definition, subject_patterns, registered_at)
+    values (p_destination, p_dataset, p_definition, p_subject_patterns, v_now)
+    on conflict do nothing;
+    if found then
+        return true;
+    end if;
+    select known.*
+    into v_former
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    if (v_former.dataset, v_former.definition, v_former.subject_patterns) is not distinct from (p_dataset, p_definition, p_subject_patterns) then
+        return false;
+    end if;
+    update destination as known
+    set
+        dataset = p_dataset,
+        definition = p_definition,
+        subject_patterns = p_subject_patterns,
+        registered_at = v_now,
+        failure_count = 0,
+        last_error = null,
+        last_error_at = null
+    where known.destination = p_destination;
+    -- What is no longer asked for is no longer kept for it either.
+    delete from destination_position as position
+    where
+        position.destination = p_destination
+        and (position.dataset <> p_dataset or not matches_pattern(position.subject_key, p_subject_patterns));
+    delete from commit_follower as known
+    where
+        known.follower = destination_follower(p_destination)
+        and not exists (
+            select
+            from destination_position as position
+            where
+                position.destination = p_destination
+                and position.subject_key = known.subject_key
+                and position.dataset = known.dataset
+        );
+    if v_former.definition is distinct from p_definition then
+        update destination_position as position
+        set
+            is_whole_due = true,
+            available_at = v_now,
+            failure_count = 0,
+            last_error = null,
+            last_error_at = null,
+            -- Whoever loads it now loads what is no longer asked for.
+            instance_name = null,
+            incarnation = null,
+            fence = null,
+            lease_expires_at = null
+        where position.destination = p_destination;
+    end if;
+    return true;
+end
+$$;
+comment on function disarray.register_destination(text, text, jsonb, text[]) is
+    'Say what a destination is: true where that is news. Under another definition everything is loaded anew; subjects that are no longer '
+    'asked for are no longer followed.';
+
+create function disarray.claim_destination(
+    p_destination text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_lease_seconds integer default 300
+)
+returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_follower constant text := destination_follower(p_destination);
+    v_incarnation bigint;
+    v_known destination;
+    v_chosen text;
+begin
+    if (p_lease_seconds between 1 and 86400) is not true then
+        raise exception 'a load has a lease of 1 to 86400 seconds. Nothing was claimed.'
+        using errcode = 'DA001';
+    end if;
+    v_incarnation := living_incarnation(p_instance_name, p_incarnation);
+    select known.*
+    into v_known
+    from destination as known
+    where known.destination = p_destination;
+    if not found then
+        raise exception 'there is no destination %. Nothing was claimed.', quote_literal(left(p_destination, 200))
+        using errcode = 'DA001';
+    end if;
+    if v_known.paused_at is not null then
+        return;
+    end if;
+    insert into destination_position (destination, subject_key, dataset, available_at)
+    select
+        p_destination,
+        made.subject_key,
+        made.dataset,
+        v_now
+    from subject_version as made
+    where
+        made.dataset = v_known.dataset
+        and matches_pattern(made.subject_key, v_known.subject_patterns)
+        and not exists (
+            select
+            from destination_position as position
+            where
+                position.destination = p_destination
+                and position.subject_key = made.subject_key
+        )
+    order by made.subject_key
+    on conflict do nothing;
+    select position.subject_key
+    into v_chosen
+    from destination_position as position
+    left join commit_follower as follower
+        on
+            follower.follower = v_follower
+            and position.subject_key = follower.subject_key
+            and position.dataset = follower.dataset
+    where
+        position.destination = p_destination
+        and position.available_at <= v_now
+        and (
+            position.lease_expires_at is null
+            or position.lease_expires_at <= v_now
+            -- A holder that was started again since holds nothing.
+            or not exists (
+                select
+                from instance as known
+                where
+                    known.instance_name = position.instance_name
+                    and known.incarnation = position.incarnation
+            )
+        )
+        and (
+            position.is_whole_due
+            or exists (
+                select
+                from subject_commit as noted
+                where
+                    noted.subject_key = position.subject_key
+                    and noted.dataset = position.dataset
+                    and noted.commit_seq > follower.commit_seq
+            )
+        )
+    order by
+        position.available_at,
+        position.subject_key
+    limit 1
+    -- A row that is locked belongs to a load that is being committed: its holder lives.
+    for update of position skip locked;
+    if not found then
+        return;
+    end if;
+    perform follow_commits(v_follower, v_chosen, v_known.dataset);
+    return query
+    update destination_position as position
+    set
+        instance_name = p_instance_name,
+        incarnation = v_incarnation,
+        fence = nextval('disarray.destination_fence_seq'),
+        lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
+    where
+        position.destination = p_destination
+        and position.subject_key = v_chosen
+    returning
+        position.subject_key,
+        position.dataset,
+        (
+            select follower.commit_seq
+            from commit_follower as follower
+            where
+                follower.follower = v_follower
+                and follower.subject_key = position.subject_key
+                and follower.dataset = position.dataset
+        ),
+        (
+            select coalesce(max(noted.commit_seq), 0)
+            from subject_commit as noted
+            where
+                noted.subject_key = position.subject_key
+                and noted.dataset = position.dataset
+        ),
+        position.is_whole_due,
+        position.fence,
+        position.failure_count;
+end
+$$;
+comment on function disarray.claim_destination(text, text, bigint, integer) is
+    'Take the turn to load one subject that is behind, of those that wait longest: one row with its position, the newest commit and the '
+    'fence; none where all is loaded, held, put off or paused.';
+
+create function disarray.assert_destination_held(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_fence bigint
+)
+returns void
+language plpgsql
+as $$
+declare
+    v_position disarray.destination_position;
+begin
+    select position.*
+    into v_position
+    from disarray.destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+    for update;
+    if not found
+        or v_position.instance_name is distinct from p_instance_name
+        or v_position.incarnation is distinct from p_incarnation
+        or v_position.fence is distinct from p_fence
+        or v_position.lease_expires_at <= disarray.clock()
+    then
+        raise exception 'destination %, subject %, is no longer held by % (incarnation %, fence %). Nothing was changed.',
+            quote_literal(p_destination), quote_literal(left(p_subject_key, 200)), quote_literal(p_instance_name), p_incarnation, p_fence
+        using errcode = 'DA002', hint = 'Drop this load: another worker does it, or it was paused or asked for anew.';
+    end if;
+end
+$$;
+comment on function disarray.assert_destination_held(text, text, text, bigint, bigint) is
+    'Lock a position and check instance, incarnation, lease and fence. Until the transaction ends nobody can take it over.';
+
+create function disarray.renew_destination(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_fence bigint,
+    p_lease_seconds integer
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    update destination_position as position
+    set lease_expires_at = clock() + make_interval(secs => p_lease_seconds)
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key;
+end
+$$;
+comment on function disarray.renew_destination(text, text, text, bigint, bigint, integer) is 'Keep the turn to load a subject for longer.';
+
+create function disarray.advance_destination(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_fence bigint,
+    p_commit_seq bigint,
+    p_rows_loaded bigint,
+    p_rows_deleted bigint,
+    p_seconds double precision
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+begin
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    perform advance_follower(destination_follower(p_destination), position.subject_key, position.dataset, p_commit_seq)
+    from destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key;
+    update destination_position as position
+    set
+        is_whole_due = false,
+        available_at = v_now,
+        loads = position.loads + 1,
+        rows_loaded = position.rows_loaded + p_rows_loaded,
+        rows_deleted = position.rows_deleted + p_rows_deleted,
+        last_loaded_at = v_now,
+        last_seconds = p_seconds,
+        failure_count = 0,
+        last_error = null,
+        last_error_at = null,
+        instance_name = null,
+        incarnation = null,
+        fence = null,
+        lease_expires_at = null
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key;
+    update destination as known
+    set
+        failure_count = 0,
+        last_error = null,
+        last_error_at = null
+    where
+        known.destination = p_destination
+        and known.failure_count > 0;
+end
+$$;
+comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision) is
+    'Note that a subject is loaded up to a commit, and give the turn back. Where the target is in this database, the last call of the '
+    'transaction that loads it: refused, it takes the load with it.';
+
+create function disarray.end_destination_turn(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_fence bigint,
+    p_next_in interval,
+    p_error text default null
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    update destination_position as position
+    set
+        instance_name = null,
+        incarnation = null,
+        fence = null,
+        lease_expires_at = null,
+        available_at = clock() + greatest(p_next_in, interval '0'),
+        failure_count = case when p_error is null then position.failure_count else position.failure_count + 1 end,
+        last_error = case when p_error is null then position.last_error else left(p_error, 4000) end,
+        last_error_at = case when p_error is null then position.last_error_at else clock() end
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key;
+end
+$$;
+comment on function disarray.end_destination_turn(text, text, text, bigint, bigint, interval, text) is
+    'Give the turn to load a subject back: when it is due again, and what went wrong with it if anything did.';
+
+create function disarray.note_destination_error(p_destination text, p_error text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+update destination as known
+set
+    failure_count = known.failure_count + 1,
+    last_error = left(p_error, 4000),
+    last_error_at = clock()
+where
+    known.destination = p_destination
+    and p_error <> ''
+$$;
+comment on function disarray.note_destination_error(text, text) is
+    'Keep why nothing can be loaded into a destination, for whoever looks at it. The next load that works clears it.';
+
+create function disarray.list_destinations()
+returns table (
+    destination text,
+    dataset text,
+    definition jsonb,
+    subject_patterns text[],
+    state text,
+    subjects bigint,
+    subjects_behind bigint,
+    subjects_failing bigint,
+    lag_commits bigint,
+    lag_seconds double precision,
+    loads bigint,
+    rows_loaded bigint,
+    rows_deleted bigint,
+    last_loaded_at timestamptz,
+    paused_at timestamptz,
+    pause_reason text,
+    failure_count integer,
+    last_error text,
+    last_error_at timestamptz
+)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    known.destination,
+    known.dataset,
+    known.definition,
+    known.subject_patterns,
+    case
+        when known.paused_at is not null then 'paused'
+        when known.last_error is not null or counted.subjects_failing > 0 then 'failing'
+        when counted.subjects_behind > 0 then 'behind'
+        else 'current'
+    end,
+    counted.subjects,
+    counted.subjects_behind,
+    counted.subjects_failing,
+    counted.lag_commits,
+    counted.lag_seconds,
+    counted.loads,
+    counted.rows_loaded,
+    counted.rows_deleted,
+    counted.last_loaded_at,
+    known.paused_at,
+    known.pause_reason,
+    known.failure_count,
+    known.last_error,
+    known.last_error_at
+from destination as known
+cross join lateral (
+    select
+        count(*) as subjects,
+        count(*) filter (where position.lag_commits > 0) as subjects_behind,
+        count(*) filter (where position.last_error is not null) as subjects_failing,
+        coalesce(sum(position.lag_commits), 0)::bigint as lag_commits,
+        coalesce(max(position.lag_seconds), 0)::double precision as lag_seconds,
+        coalesce(sum(position.loads), 0)::bigint as loads,
+        coalesce(sum(position.rows_loaded), 0)::bigint as rows_loaded,
+        coalesce(sum(position.rows_deleted), 0)::bigint as rows_deleted,
+        max(position.last_loaded_at) as last_loaded_at
+    from destination_lag(known.destination) as position
+) as counted
+order by known.destination
+$$;
+comment on function disarray.list_destinations() is
+    'Every destination that was ever registered: state is paused, failing, behind or current. lag_commits are those that its subjects '
+    'have not loaded, lag_seconds the age of the oldest of them.';
+
+create function disarray.list_destination_subjects(p_destination text, p_limit integer default 100, p_after text[] default null)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    lag_commits bigint,
+    lag_seconds double precision,
+    is_whole_due boolean,
+    loads bigint,
+    rows_loaded bigint,
+    rows_deleted bigint,
+    last_loaded_at timestamptz,
+    last_seconds double precision,
+    next_at timestamptz,
+    held_by text,
+    failure_count integer,
+    last_error text,
+    last_error_at timestamptz
+)
+language plpgsql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    if p_limit < 1 or cardinality(p_after) <> 1 then
+        raise exception 'a page has at least one row and goes on after a subject. Nothing was read.'
+        using errcode = 'DA001';
+    end if;
+    return query
+    select position.*
+    from destination_lag(p_destination) as position
+    where p_after is null or position.subject_key > p_after[1]
+    order by position.subject_key
+    limit p_limit;
+end
+$$;
+comment on function disarray.list_destination_subjects(text, integer, text[]) is 'How far each subject of a destination has come, by name.';
+
+create function disarray.destination_lag(p_destination text)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    lag_commits bigint,
+    lag_seconds double precision,
+    is_whole_due boolean,
+    loads bigint,
+    rows_loaded bigint,
+    rows_deleted bigint,
+    last_loaded_at timestamptz,
+    last_seconds double precision,
+    next_at timestamptz,
+    held_by text,
+    failure_count integer,
+    last_error text,
+    last_error_at timestamptz
+)
+language sql
+stable
+as $$
+select
+    made.subject_key,
+    made.dataset,
+    coalesce(follower.commit_seq, 0),
+    coalesce(newest.commit_seq, 0),
+    -- All that a subject ever was is one thing to do.
+    greatest(coalesce(newest.commit_seq, 0) - coalesce(follower.commit_seq, 0), 0) + (coalesce(position.is_whole_due, true))::integer,
+    case
+        when coalesce(position.is_whole_due, true) or newest.commit_seq > follower.commit_seq then
+            greatest(extract(epoch from disarray.clock() - coalesce(undone.committed_at, newest.committed_at)), 0)::double precision
+        else 0
+    end,
+    coalesce(position.is_whole_due, true),
+    coalesce(position.loads, 0),
+    coalesce(position.rows_loaded, 0),
+    coalesce(position.rows_deleted, 0),
+    position.last_loaded_at,
+    position.last_seconds,
+    position.available_at,
+    case when position.lease_expires_at > disarray.clock() then position.instance_name end,
+    coalesce(position.failure_count, 0),
+    position.last_error,
+    position.last_error_at
+from disarray.destination as known
+inner join disarray.subject_version as made
+    on
+        known.dataset = made.dataset
+        and disarray.matches_pattern(made.subject_key, known.subject_patterns)
+left join disarray.destination_position as position
+    on
+        known.destination = position.destination
+        and made.subject_key = position.subject_key
+left join disarray.commit_follower as follower
+    on
+        follower.follower = disarray.destination_follower(p_destination)
+        and made.subject_key = follower.subject_key
+        and made.dataset = follower.dataset
+left join lateral (
+    select
+        noted.commit_seq,
+        noted.committed_at
+    from disarray.subject_commit as noted
+    where
+        noted.subject_key = made.subject_key
+        and noted.dataset = made.dataset
+    order by noted.commit_seq desc
+    limit 1
+) as newest on true
+left join lateral (
+    select noted.committed_at
+    from disarray.subject_commit as noted
+    where
+        noted.subject_key = made.subject_key
+        and noted.dataset = made.dataset
+        and noted.commit_seq > follower.commit_seq
+    order by noted.commit_seq
+    limit 1
+) as undone on true
+where known.destination = p_destination
+$$;
+comment on function disarray.destination_lag(text) is
+    'How far each subject of a destination has come, also those that nobody has begun with.';
+
+create function disarray.decide_destination(
+    p_destination text,
+    p_decision text,
+    p_reason text,
+    p_by text,
+    p_subject_key text default null
+)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+set lock_timeout = '10s'
+as $$
+declare
+    v_now constant timestamptz := clock();
+    v_subjects bigint;
+begin
+    perform check_decision(p_reason, p_by);
+    if coalesce(p_decision not in ('paused', 'resumed', 'republished'), true) then
+        raise exception 'a destination is paused, resumed or republished, not %. Nothing was changed.',
+            coalesce(quote_literal(p_decision), 'NULL')
+        using errcode = 'DA001';
+    end if;
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    if not found then
+        raise exception 'there is no destination %. Nothing was changed.', quote_literal(left(p_destination, 200))
+        using errcode = 'DA001', hint = 'Workers make known what disarray.toml describes when they start.';
+    end if;
+    update destination as known
+    set
+        paused_at = case p_decision when 'paused' then coalesce(known.paused_at, v_now) when 'resumed' then null else known.paused_at end,
+        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end
+    where known.destination = p_destination;
+    update destination_position as position
+    set
+        is_whole_due = position.is_whole_due or p_decision = 'republished',
+        available_at = case p_decision when 'paused' then position.available_at else v_now end,
+        -- Whoever loads it now is fenced.
+        instance_name = null,
+        incarnation = null,
+        fence = null,
+        lease_expires_at = null
+    where
+        position.destination = p_destination
+        and (p_subject_key is null or position.subject_key = p_subject_key);
+    get diagnostics v_subjects = row_count;
+    if p_subject_key is not null and v_subjects = 0 then
+        raise exception 'destination % has nothing of subject %. Nothing was changed.',
+            quote_literal(p_destination), quote_literal(left(p_subject_key, 200))
+        using errcode = 'DA001';
+    end if;
+    insert into ingest_event (occurred_at, event_type, instance_name, metadata)
+    values (
+        v_now,
+        ('destination_' || p_decision)::ingest_event_event_type,
+        null,
+        decision_of(p_reason, p_by) || jsonb_build_object('destination', p_destination, 'subject', p_subject_key)
+    );
+    return v_subjects;
+end
+$$;
+comment on function disarray.decide_destination(text, text, text, text, text) is
+    'Pause a destination, resume it, or let it load everything anew, of one subject or of all; whoever loads it now loses its turn. '
+    'How many subjects that concerns.';
+
+create function disarray.forget_destination(p_destination text, p_reason text, p_by text)
+returns bigint
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+set lock_timeout = '10s'
+as $$
+begin
+    perform check_decision(p_reason, p_by);
+    delete from destination as known
+    where known.destination = p_destination;
+    if not found then
+        raise exception 'there is no destination %. Nothing was changed.', quote_literal(left(p_destination, 200))
+        using errcode = 'DA001';
+    end if;
+    return unfollow_commits(destination_follower(p_destination));
+end
+$$;
+comment on function disarray.forget_destination(text, text, text) is
+    'Forget a destination that is no longer described, so that no commits are kept for it; how many subjects it followed. What it loaded stays.';

@@ -1,0 +1,97 @@
+"""Destinations: what is loaded where, as the `[[destination]]` tables of disarray.toml say it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from disarray.model.duration import DAY, HOUR
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.metrics import Metric
+    from disarray.model.description.rollups import Rollup
+
+
+class Content(StrEnum):
+    """What a destination holds."""
+
+    READINGS = "readings"
+    ROLLUP = "rollup"
+    METRIC = "metric"  # at regular instants
+    NEWEST = "newest"  # the newest value of each metric
+
+
+class Load(StrEnum):
+    """How rows come into the target."""
+
+    UPSERT = "upsert"
+    APPEND = "append"
+    REPLACE = "replace"
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """Where a secret is written down; the secret itself is read when it is used."""
+
+    variable: str = ""
+    file: str = ""
+
+    @property
+    def shown(self) -> str:
+        """How messages name it."""
+        return f"environment {self.variable}" if self.variable else f"file {self.file}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableTarget:
+    """A table in PostgreSQL: of this database where there is no url."""
+
+    schema: str
+    table: str
+    url: Secret | None = None
+
+    @property
+    def shown(self) -> str:
+        """How messages name it."""
+        where = "this database" if self.url is None else f"the database of {self.url.shown}"
+        return f"{self.schema}.{self.table} in {where}"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTarget:
+    """A Delta table in a folder."""
+
+    path: str
+
+    @property
+    def shown(self) -> str:
+        """How messages name it."""
+        return f"Delta table {self.path}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Destination:
+    """One destination. `columns` are theirs → ours, none where all have our names."""
+
+    name: str
+    content: Content
+    dataset: Dataset
+    target: TableTarget | DeltaTarget
+    load: Load
+    subjects: tuple[str, ...] = ("*",)
+    rollup: Rollup | None = None
+    metric: Metric | None = None
+    every_us: int = HOUR
+    columns: Mapping[str, str] | None = None
+    creates: bool = False
+    keep_superseded_us: int = 7 * DAY
+
+    @property
+    def content_name(self) -> str:
+        """The dataset, with the rollup or metric of it."""
+        part = self.rollup or self.metric
+        return self.dataset.name if part is None else f"{self.dataset.name}.{part.name}"

@@ -1,0 +1,217 @@
+"""From the `[[destination]]` tables of a TOML document to validated destinations."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from disarray.model.description.destination import (
+    Content,
+    DeltaTarget,
+    Destination,
+    Load,
+    Secret,
+    TableTarget,
+)
+from disarray.model.description.spec_table import MisfitError, Table, near_miss
+from disarray.model.description.spec_values import boolean, choice, duration, name, several, text
+from disarray.model.duration import DAY, HOUR, SECOND
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import PurePath
+
+    from disarray.model.description.dataset import Dataset
+    from disarray.model.description.spec_table import Problems
+
+_TABLE = re.compile(r"(?P<schema>[a-z_][a-z0-9_]{0,62})\.(?P<table>[a-z_][a-z0-9_]{0,55})")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def read_destinations(
+    document: Mapping[str, object],
+    *,
+    problems: Problems,
+    datasets: Mapping[str, Dataset],
+    folder: PurePath,
+) -> tuple[Destination, ...]:
+    """Every `[[destination]]`; relative paths count from `folder`."""
+    top = Table(document, path="", kind="document", problems=problems)
+    found: list[Destination] = []
+    targets: set[TableTarget | DeltaTarget] = set()
+    for table in top.array("destination", "destination"):
+        destination = _read_destination(table, datasets, folder)
+        table.close()
+        if destination is None:
+            continue
+        if destination.name in {other.name for other in found}:
+            table.refuse("name", f"expected a name of its own, found {destination.name!r} again")
+        if destination.target in targets:
+            table.refuse("table", f"{destination.target.shown} is the target of another destination")
+        targets.add(destination.target)
+        found.append(destination)
+    return tuple(found)
+
+
+def _read_destination(table: Table, datasets: Mapping[str, Dataset], folder: PurePath) -> Destination | None:
+    own_name = table.required("name", name, "")
+    content, dataset, part = _content(table, datasets)
+    every = table.optional("every", _grid_step, None)
+    if (content is Content.METRIC) != ("every" in table.values):
+        table.refuse("every", "expected a length of time exactly where a metric is loaded, such as '1 h'")
+    target = _target(table, folder)
+    load = table.optional(
+        "load", choice(Load), Load.REPLACE if isinstance(target, DeltaTarget) else Load.UPSERT
+    )
+    if isinstance(target, DeltaTarget) and load is not Load.REPLACE:
+        table.refuse("load", "expected 'replace': a Delta table is overwritten month by month")
+    subjects = table.optional("subjects", several(_pattern, at_least=1), ("*",))
+    columns = table.optional("columns", _columns, None)
+    creates = table.optional("create", boolean, isinstance(target, DeltaTarget))
+    keep = table.optional("keep_superseded", duration(), 7 * DAY)
+    if load is not Load.APPEND and "keep_superseded" in table.values:
+        table.refuse("keep_superseded", "has a meaning for load = 'append' alone")
+    if isinstance(target, DeltaTarget) and "columns" in table.values:
+        table.refuse("columns", "a Delta table has our names; rename columns in a view over it")
+    if not own_name or dataset is None or content is None or target is None:
+        return None
+    rollup = next((each for each in dataset.rollups if content is Content.ROLLUP and each.name == part), None)
+    metric = next((each for each in dataset.metrics if content is Content.METRIC and each.name == part), None)
+    return Destination(
+        name=own_name,
+        content=content,
+        dataset=dataset,
+        target=target,
+        load=load,
+        subjects=subjects,
+        rollup=rollup,
+        metric=metric,
+        every_us=every or HOUR,
+        columns=columns,
+        creates=creates,
+        keep_superseded_us=keep,
+    )
+
+
+def _content(table: Table, datasets: Mapping[str, Dataset]) -> tuple[Content | None, Dataset | None, str]:
+    """What is loaded: one of four keys, whose value names a dataset and perhaps a part of it."""
+    written = [content for content in Content if content.value in table.values]
+    values = {content: table.optional(content.value, text, "") for content in Content}
+    if len(written) != 1:
+        table.refuse(
+            "readings", "expected exactly one of readings, rollup, metric and newest, which names a dataset"
+        )
+        return None, None, ""
+    [content] = written
+    dataset_name, _, part = values[content].partition(".")
+    if dataset_name not in datasets:
+        if values[content]:
+            table.refuse(
+                content.value,
+                f"there is no dataset '{dataset_name}'; {near_miss(dataset_name, list(datasets))}",
+            )
+        return content, None, ""
+    dataset = datasets[dataset_name]
+    parts: Sequence[str] = {
+        Content.ROLLUP: [each.name for each in dataset.rollups],
+        Content.METRIC: [each.name for each in dataset.metrics],
+    }.get(content, [])
+    if content in (Content.ROLLUP, Content.METRIC) and part not in parts:
+        table.refuse(
+            content.value,
+            f"expected '{dataset_name}.' and a {content.value} of it, found '{values[content]}'; "
+            f"{near_miss(part, parts)}",
+        )
+        return content, None, ""
+    if content in (Content.READINGS, Content.NEWEST) and part:
+        table.refuse(content.value, f"expected a dataset alone, found '{values[content]}'")
+        return content, None, ""
+    if content is Content.NEWEST and not dataset.metrics:
+        table.refuse(content.value, f"dataset '{dataset_name}' has no metrics, so there is no newest value")
+        return content, None, ""
+    return content, dataset, part
+
+
+def _target(table: Table, folder: PurePath) -> TableTarget | DeltaTarget | None:
+    delta = table.optional("delta", text, None)
+    url = table.optional("url", _secret(folder), None)
+    database = table.optional("database", _same, None)
+    written = [key for key in ("delta", "url", "database") if key in table.values]
+    if len(written) != 1:
+        table.refuse(
+            "url",
+            "expected exactly one of url = { env = 'NAME' } or { file = 'path' }, database = 'same' and delta = 'path'",
+        )
+        return None
+    if delta is not None:
+        if "table" in table.values:
+            table.refuse("table", "a Delta table is named by its folder alone")
+        if ":" in delta:
+            table.refuse("delta", "expected a folder of this machine; object stores are not served yet")
+        return DeltaTarget(str(folder / delta))
+    if "delta" in table.values:
+        return None
+    schema, named = table.required("table", _table, ("", ""))
+    if not named or (url is None and database is None):
+        return None
+    return TableTarget(schema, named, url)
+
+
+def _grid_step(value: object) -> int:
+    step_us = duration(at_least=SECOND, at_most=DAY)(value)
+    if DAY % step_us:
+        # Else the instants of one day would depend on which day was the first.
+        raise MisfitError("a length of time that divides the day evenly, such as '15 min' or '1 h'")
+    return step_us
+
+
+def _table(value: object) -> tuple[str, str]:
+    found = _TABLE.fullmatch(value) if isinstance(value, str) else None
+    if found is None:
+        raise MisfitError("a table as 'schema.name', of a–z, 0–9 and _ (the name at most 56)")
+    if found["schema"] in ("disarray", "pg_catalog", "information_schema"):
+        raise MisfitError("a table outside of the schemas disarray, pg_catalog and information_schema")
+    return found["schema"], found["table"]
+
+
+def _same(value: object) -> str:
+    if value != "same":
+        raise MisfitError("the word 'same'; another database has a url")
+    return "same"
+
+
+def _secret(folder: PurePath) -> Callable[[object], Secret]:
+    def read(value: object) -> Secret:
+        expected = "{ env = 'NAME' } or { file = 'path' }"
+        if isinstance(value, str):
+            # What stands there may be a password: it is not repeated.
+            raise MisfitError(
+                expected, found="********", hint="a url may hold a password and is never written here"
+            )
+        if not isinstance(value, dict) or len(value) != 1:
+            raise MisfitError(expected, found={})
+        [(kind, named)] = value.items()
+        if kind == "env" and isinstance(named, str) and _VARIABLE.fullmatch(named):
+            return Secret(variable=named)
+        if kind == "file" and isinstance(named, str) and named:
+            return Secret(file=str(folder / named))
+        raise MisfitError(expected, found={})
+
+    return read
+
+
+def _pattern(value: object) -> str:
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 256:
+        raise MisfitError("a glob of subjects such as 'TOOL0*', of 1 to 256 bytes")
+    return value
+
+
+def _columns(value: object) -> Mapping[str, str]:
+    if not isinstance(value, dict) or not value:
+        raise MisfitError("a table { theirs = 'ours' }")
+    for theirs, ours in value.items():
+        if not isinstance(ours, str) or not 1 <= len(theirs.encode()) <= 63 or "%" in theirs:
+            raise MisfitError("a table { theirs = 'ours' } of names with at most 63 bytes", key=f".{theirs}")
+    if len(set(value.values())) < len(value):
+        raise MisfitError("each of our columns only once")
+    return dict(value)

@@ -1,0 +1,206 @@
+"""The table of a destination in somebody's PostgreSQL: checked, created where that is asked for, and loaded.
+
+The one module of this room that imports psycopg: a target may be a database that is not ours.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from disarray.control.connections import SessionLimits, refuse_unreadable, session_parameters
+from disarray.errors import (
+    ConfigError,
+    DestinationError,
+    DestinationMisfitError,
+    DestinationUnavailableError,
+    LeaseLostError,
+    UnloadableRowsError,
+    UnstorableTextError,
+)
+from disarray.failpoints import failpoint
+from disarray.kernels.binary_copy import HEADER, TRAILER, encode_rows
+from disarray.model.description.destination import Load
+from disarray.model.segments import FIRST_US, datetime_of
+from disarray.sinks.destination_changes import END_US, Span, without
+from disarray.sinks.destination_table_check import check_table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from disarray.control.connections import Connection
+    from disarray.control.destinations import LoadTurn
+    from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_rows import SubjectRows
+    from disarray.sinks.destination_statements import Statements
+
+# Statements may take long where much is loaded: the lease is renewed meanwhile by another thread.
+_LONGEST_STATEMENT_MS = 1_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What a load did to its target."""
+
+    rows_loaded: int
+    rows_deleted: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableLoader:
+    """Loads subjects into one table over one connection; `is_same` where that is our own database."""
+
+    connection: Connection
+    destination: Destination
+    statements: Statements
+    is_same: bool
+
+    def prepare(self) -> None:
+        """Check the table before anything is loaded, and make what is missing where that is asked for."""
+        with target_errors(self.destination):
+            check_table(self.connection, self.destination, self.statements, needs_positions=not self.is_same)
+
+    def load(
+        self, turn: LoadTurn, rows: SubjectRows, *, finish: Callable[[Loaded], None] | None = None
+    ) -> Loaded:
+        """Make the target have these rows and no others in their spans, in one transaction, or change nothing.
+
+        `finish` is the last thing in the transaction.
+        """
+        with target_errors(self.destination), self.connection.transaction():
+            if self.is_same:
+                self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
+                self.connection.execute("set local idle_in_transaction_session_timeout = 0")
+            else:
+                self._take_position(turn)
+            self.connection.execute(self.statements.create_staged().encode())
+            try:
+                staged = self._stage(rows)
+            except UnstorableTextError as error:
+                raise UnloadableRowsError(str(error)) from error
+            failpoint("destination.staged", self.connection, about=self.destination.name)
+            loaded = self._merge(turn, without(rows.changes.spans, rows.kept), staged)
+            failpoint("destination.merged", self.connection, about=self.destination.name)
+            if finish is not None:
+                finish(loaded)
+        failpoint("destination.committed", self.connection, about=self.destination.name)
+        return loaded
+
+    def vacuum(self) -> int:
+        """Delete rows of an appended table that have been superseded for long; how many."""
+        if self.destination.load is not Load.APPEND:
+            return 0
+        keep = timedelta(microseconds=self.destination.keep_superseded_us)
+        with target_errors(self.destination), self.connection.transaction():
+            return sum(
+                self.connection.execute(statement.encode(), {"keep": keep}).rowcount
+                for statement in self.statements.vacuum()
+            )
+
+    def _take_position(self, turn: LoadTurn) -> None:
+        found = self.connection.execute(
+            self.statements.take_position().encode(),
+            {
+                "destination": turn.destination,
+                "subject": turn.subject_key,
+                "fence": turn.fence,
+                "commit_seq": turn.newest_seq,
+            },
+        ).fetchone()
+        if found is None:
+            raise LeaseLostError(
+                f"a later load of {turn.subject_key} was here before this one (fence {turn.fence}). Nothing was changed"
+            )
+
+    def _stage(self, rows: SubjectRows) -> int:
+        staged = 0
+        theirs = rows.shape.theirs
+        with self.connection.cursor().copy(self.statements.copy_staged().encode()) as copy:
+            copy.write(HEADER)
+            for table in rows:
+                staged += table.num_rows
+                named = table.rename_columns([theirs[name] for name in table.column_names])
+                for part in encode_rows(named):
+                    copy.write(part)
+            copy.write(TRAILER)
+        return staged
+
+    def _merge(self, turn: LoadTurn, spans: Sequence[Span], staged: int) -> Loaded:
+        if not spans and not staged:
+            return Loaded(0, 0)
+        if staged:
+            self.connection.execute(b"analyze pg_temp.disarray_staged")
+        parameters = {
+            "subject": turn.subject_key,
+            "commit_seq": turn.newest_seq,
+            "from": [_instant(span.from_us) for span in spans],
+            "to": [_instant(span.to_us) for span in spans],
+            "first": _instant(spans[0].from_us) if spans else "infinity",
+            "last": _instant(spans[-1].to_us) if spans else "-infinity",
+        }
+        deleted, loaded = (
+            self.connection.execute(statement.encode(), parameters).rowcount
+            for statement in self.statements.merge()
+        )
+        return Loaded(loaded, deleted)
+
+
+@contextmanager
+def open_target(
+    destination: Destination, statements: Statements, *, dsn: str, lease_seconds: int
+) -> Iterator[TableLoader]:
+    """A loader into another database."""
+    try:
+        refuse_unreadable(dsn)
+    except ConfigError as error:
+        raise DestinationMisfitError(str(error)) from None
+    limits = SessionLimits.for_lease(lease_seconds)
+    parameters = session_parameters(
+        SessionLimits(_LONGEST_STATEMENT_MS, limits.lock_ms, limits.idle_in_transaction_ms, limits.tcp_ms),
+        f"disarray {destination.name}",
+    )
+    with target_errors(destination):
+        connection: Connection = psycopg.connect(dsn, autocommit=True, **parameters)
+    try:
+        yield TableLoader(connection, destination, statements, is_same=False)
+    finally:
+        connection.close()
+
+
+@contextmanager
+def target_errors(destination: Destination) -> Iterator[None]:
+    """Let nothing of psycopg reach a caller: an error of the target says which target it is."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise _translated(error, destination) from error
+
+
+def _translated(error: psycopg.Error, destination: Destination) -> DestinationError:
+    code, shown = error.sqlstate, destination.target.shown
+    message = error.diag.message_primary or _without_secrets(error)
+    if (
+        code is None
+        or code.startswith(("08", "57", "53", "28"))
+        or code in ("3D000", "40001", "40P01", "55P03")
+    ):
+        # What is missing at the door (a database, a password) may come back like what is away.
+        return DestinationUnavailableError(f"{shown} does not answer: {message}. What is due waits")
+    if code.startswith(("22", "23")):
+        return UnloadableRowsError(f"{shown} refuses a row: {message}. Nothing of this subject was loaded")
+    return DestinationMisfitError(f"{shown} cannot be loaded: {message}. Nothing was loaded")
+
+
+def _without_secrets(error: psycopg.Error) -> str:
+    """The message of libpq: hosts and users, never a password. One line of it."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:500].rstrip(".?")
+
+
+def _instant(at_us: int) -> str:
+    if at_us <= FIRST_US:
+        return "-infinity"
+    return "infinity" if at_us >= END_US else datetime_of(at_us).isoformat()

@@ -1,0 +1,255 @@
+"""A Delta table of a destination: the months of a subject that changed are overwritten, each commit at most once.
+
+The application transaction of a subject has the number of the commit that was loaded, so that whoever reads the log of
+the table sees how far it is, and a load that comes late is refused: by that number, or by the table itself where two
+write at the same moment.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from disarray.errors import DestinationMisfitError, DestinationUnavailableError, LeaseLostError
+from disarray.failpoints import failpoint
+from disarray.model.description.destination import DeltaTarget
+from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
+from disarray.sinks.destination_changes import END_US, EVERYTHING, Changes, Span, merged
+from disarray.sinks.destination_database import Loaded
+from disarray.sinks.destination_shape import SUBJECT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from deltalake import DeltaTable
+
+    from disarray.control.connections import Pool
+    from disarray.control.destinations import LoadTurn
+    from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_rows import SubjectRows
+    from disarray.sinks.destination_shape import Shape
+    from disarray.sinks.destination_targets import Advance
+
+DATASET, MONTH = "dataset", "month"
+# Files that no version of the last week names are deleted; readers of older versions are told so by the table.
+_KEEP_HOURS = 168
+
+
+class _Stream:
+    """Batches of tables as they are asked for. What goes wrong while they are made is told as what it is."""
+
+    def __init__(self, tables: Iterator[pa.Table]) -> None:
+        self.rows = 0
+        self._tables = tables
+        self._failure: Exception | None = None
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for table in self._tables:
+                self.rows += table.num_rows
+                yield from table.to_batches()
+        except Exception as error:
+            self._failure = error
+            raise
+
+    @contextmanager
+    def own_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception:
+            # Delta and Arrow wrap it in an error of their own.
+            if self._failure is not None:
+                raise self._failure from None
+            raise
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaLoader:
+    """Loads subjects into one Delta table."""
+
+    destination: Destination
+    shape: Shape
+    pool: Pool
+
+    @property
+    def path(self) -> str:
+        assert isinstance(self.destination.target, DeltaTarget)
+        return self.destination.target.path
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Our columns after the two that the table is partitioned by."""
+        return pa.schema([(DATASET, pa.string()), (MONTH, pa.string()), *self.shape.loaded])
+
+    def prepare(self) -> None:
+        """Make the table where there is none, add columns that are new, refuse one that does not fit."""
+        from deltalake import DeltaTable, Field, Schema
+
+        with self._errors():
+            if not DeltaTable.is_deltatable(self.path):
+                if not self.destination.creates:
+                    raise DestinationMisfitError(
+                        f"there is no {self.destination.target.shown}. Nothing was loaded. Say create = true"
+                    )
+                Path(self.path).mkdir(parents=True, exist_ok=True)
+                DeltaTable.create(self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore")
+            table = DeltaTable(self.path)
+            wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
+            found = {each.name: each.type for each in table.schema().fields}
+            faults = [
+                f"column {name} is {found[name]}, and has to be {each.type}"
+                for name, each in wanted.items()
+                if name in found and found[name] != each.type
+            ]
+            if table.metadata().partition_columns != [DATASET, MONTH]:
+                faults.append(f"it is not partitioned by {DATASET} and {MONTH}")
+            if faults:
+                raise DestinationMisfitError(
+                    f"{self.destination.target.shown} does not fit. Nothing was loaded: {'; '.join(faults)}"
+                )
+            added = [
+                Field(name, each.type, nullable=True) for name, each in wanted.items() if name not in found
+            ]
+            if added:
+                table.alter.add_columns(added)
+
+    def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
+        """Overwrite the months that changed in one version of the table, and move the position after it."""
+        loaded = self._overwrite(turn, rows) if rows.changes.spans else Loaded(0, 0)
+        failpoint("destination.committed", about=self.destination.name)
+        with self.pool.connection() as connection:
+            advance(connection, loaded)
+        return loaded
+
+    def vacuum(self) -> int:
+        """Merge small files of each month, and delete files that no version of the last week names; how many."""
+        from deltalake import DeltaTable
+
+        with self._errors():
+            table = DeltaTable(self.path)
+            table.optimize.compact()
+            return len(
+                table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
+            )
+
+    def _overwrite(self, turn: LoadTurn, rows: SubjectRows) -> Loaded:
+        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+        application = f"disarray/{turn.destination}/{turn.subject_key}"
+        with self._errors():
+            # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
+            table = DeltaTable(self.path)
+            done = table.transaction_version(application)
+            if done is not None and done > turn.newest_seq:
+                raise LeaseLostError(
+                    f"{self.destination.target.shown} has commit {done} of {turn.subject_key} already. Nothing was "
+                    f"changed by the load of commit {turn.newest_seq}"
+                )
+            if done == turn.newest_seq and not turn.is_whole_due:
+                return Loaded(0, 0)
+            whole_months = replace(rows, changes=in_months(rows.changes), kept=[])
+            failpoint("destination.staged", about=self.destination.name)
+            stream = _Stream(self._pieces(table, turn, whole_months))
+            with stream.own_errors():
+                write_deltalake(
+                    table,
+                    pa.RecordBatchReader.from_batches(self.schema, stream),
+                    mode="overwrite",
+                    predicate=predicate_of(
+                        self.destination.dataset.name, turn.subject_key, whole_months.changes
+                    ),
+                    commit_properties=CommitProperties(
+                        custom_metadata={"subject_key": turn.subject_key, "commit_seq": str(turn.newest_seq)},
+                        app_transactions=[Transaction(application, turn.newest_seq)],
+                    ),
+                )
+            failpoint("destination.merged", about=self.destination.name)
+        return Loaded(stream.rows, 0)
+
+    def _pieces(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> Iterator[pa.Table]:
+        yield from map(self._with_months, rows)
+        # Of sealed segments is known only after all others.
+        yield from self._kept_rows(table, turn, rows)
+
+    def _with_months(self, piece: pa.Table) -> pa.Table:
+        months = pc.strftime(piece.column(self.shape.time), format="%Y-%m")
+        constant = pa.repeat(self.destination.dataset.name, piece.num_rows)
+        return pa.table([constant, months, *piece.columns], schema=self.schema)
+
+    def _kept_rows(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> list[pa.Table]:
+        """What the table has where readings are no longer kept: nobody could put it back."""
+        if not rows.kept:
+            return []
+        has = table.to_pyarrow_table(
+            filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", turn.subject_key)],
+            columns=self.schema.names,
+        ).cast(self.schema)
+        spans = Changes(merged(rows.kept))
+        instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
+        is_kept = [spans.contains(at_us) and rows.changes.contains(at_us) for at_us in instants]
+        return [has.filter(pa.array(is_kept, pa.bool_()))]
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError, SchemaMismatchError
+
+        shown = self.destination.target.shown
+        try:
+            yield
+        except SchemaMismatchError as error:
+            raise DestinationMisfitError(f"{shown} does not fit: {error}. Nothing was loaded") from error
+        except (DeltaError, OSError) as error:
+            reason = " ".join(str(error).split())[:500]
+            raise DestinationUnavailableError(
+                f"{shown} cannot be written: {reason}. What is due waits"
+            ) from error
+
+
+def in_months(changes: Changes) -> Changes:
+    """The same changes, grown to whole months of UTC."""
+    grown = [Span(_month_start(span.from_us), _month_end(span.to_us - 1)) for span in changes.spans]
+    return Changes(merged(grown))
+
+
+def predicate_of(dataset: str, subject_key: str, changes: Changes) -> str:
+    """Which rows a load overwrites: all of the subject, or those of some months."""
+    chosen = f"{DATASET} = {_quoted(dataset)} AND {SUBJECT} = {_quoted(subject_key)}"
+    if changes.spans == (EVERYTHING,):
+        return chosen
+    months = []
+    for span in changes.spans:
+        limits = [f"{MONTH} >= '{_month(span.from_us)}'"]
+        if span.to_us < END_US:
+            limits.append(f"{MONTH} < '{_month(span.to_us)}'")
+        months.append(f"({' AND '.join(limits)})")
+    return f"{chosen} AND ({' OR '.join(months)})"
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _month(at_us: int) -> str:
+    return f"{datetime_of(at_us):%Y-%m}"
+
+
+def _month_start(at_us: int) -> int:
+    if at_us <= FIRST_US:
+        return FIRST_US
+    at = datetime_of(at_us)
+    return max(microseconds_of(datetime(at.year, at.month, 1, tzinfo=UTC)), FIRST_US)
+
+
+def _month_end(at_us: int) -> int:
+    at = datetime_of(min(at_us, END_US - 1))
+    # The year 9999 has no end that could be shown.
+    if at.year >= 9998 and at.month == 12:
+        return END_US
+    following = datetime(at.year + at.month // 12, at.month % 12 + 1, 1, tzinfo=UTC)
+    return min(microseconds_of(following), END_US)

@@ -1,0 +1,270 @@
+"""One destination kept up with the commits of its subjects: claimed, computed, loaded, and only then moved on.
+
+Killed between any two of these steps, a loader leaves a lease that runs out and a target that is as it was, or as it
+is to be: what is loaded twice is loaded once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from disarray.control import destinations, subject_commits
+from disarray.errors import (
+    CommitsDroppedError,
+    ControlError,
+    DatabaseUnavailableError,
+    DefinitionChangedError,
+    DestinationError,
+    LeaseLostError,
+    ReadingsGoneError,
+    UnloadableRowsError,
+)
+from disarray.failpoints import failpoint
+from disarray.model.breaker import Breaker
+from disarray.sinks.destination_changes import WHOLE, Changes, changes_of
+from disarray.sinks.destination_rows import SubjectRows, from_last_reading
+from disarray.sinks.destination_shape import shape_of
+from disarray.sinks.destination_targets import definition_of, opened_target
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from disarray.control.connections import Connection, Pool
+    from disarray.control.destinations import LoadTurn
+    from disarray.control.queue import Holder
+    from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_database import Loaded
+    from disarray.sinks.destination_targets import OpenTarget
+    from disarray.store.lake import Lake
+
+log = logging.getLogger(__name__)
+
+# More commits than that are not looked at one by one: everything is loaded.
+_MOST_COMMITS = 1_000
+_SOON = timedelta(seconds=2)
+_LONGEST_DELAY_SECONDS = 1_500
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderSettings:
+    """How often is looked for commits, and how long a turn holds; in seconds."""
+
+    every_seconds: float = 2.0
+    lease_seconds: int = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadReport:
+    """What one load of a subject did."""
+
+    destination: str
+    subject_key: str
+    commits: int
+    is_whole: bool
+    rows_loaded: int
+    rows_deleted: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationLoader:
+    """Keeps one destination up to date. Any number of workers may do so at once; each subject has one at a time."""
+
+    pool: Pool
+    lake: Lake
+    destination: Destination
+    holder: Holder
+    settings: LoaderSettings = field(default_factory=LoaderSettings)
+    breaker: Breaker = field(init=False)
+
+    def __post_init__(self) -> None:
+        breaker = Breaker(f"destination {self.destination.name}", DestinationError)
+        object.__setattr__(self, "breaker", breaker)
+
+    def register(self) -> None:
+        """Make the destination known; what it was under another definition is loaded anew."""
+        with self.pool.connection() as connection:
+            destinations.register_destination(
+                connection,
+                self.destination.name,
+                dataset=self.destination.dataset.name,
+                definition=definition_of(self.destination, shape_of(self.destination)),
+                subject_patterns=self.destination.subjects,
+            )
+
+    def load_due(self) -> Iterator[LoadReport]:
+        """Load every subject that is behind; a target that cannot be loaded at all is an error."""
+        turn = self._claim()
+        if turn is None:
+            return
+        try:
+            with self._noted_errors(), self._opened() as target:
+                while turn is not None:
+                    report = self._load_turn(target, turn)
+                    if report is not None:
+                        yield report
+                    turn = self._claim()
+        except DestinationError:
+            if turn is not None:
+                with suppress(ControlError):
+                    self._give_back(turn, timedelta(0))
+            raise
+
+    def vacuum(self) -> int:
+        """Clear the target of what nobody asks for any more; how many rows or files."""
+        with self._noted_errors(), self._opened() as target:
+            return target.vacuum()
+
+    def _claim(self) -> LoadTurn | None:
+        with self.pool.connection() as connection:
+            turn = destinations.claim_destination(
+                connection,
+                self.destination.name,
+                self.holder,
+                lease_seconds=self.settings.lease_seconds,
+            )
+            if turn is not None:
+                failpoint("destination.claimed", connection, about=self.destination.name)
+        return turn
+
+    @contextmanager
+    def _opened(self) -> Iterator[OpenTarget]:
+        with opened_target(
+            self.destination,
+            shape_of(self.destination),
+            pool=self.pool,
+            lease_seconds=self.settings.lease_seconds,
+        ) as target:
+            target.prepare()
+            yield target
+
+    @contextmanager
+    def _noted_errors(self) -> Iterator[None]:
+        """An error of the target as a whole is kept for whoever looks."""
+        try:
+            yield
+        except DestinationError as error:
+            with suppress(ControlError), self.pool.connection() as connection:
+                destinations.note_destination_error(connection, self.destination.name, str(error))
+            raise
+
+    def _load_turn(self, target: OpenTarget, turn: LoadTurn) -> LoadReport | None:
+        began = time.monotonic()
+        try:
+            with self._kept_lease(turn):
+                changes = self._changes(turn)
+                loaded = self._load(target, turn, changes, began)
+        except LeaseLostError as error:
+            log.warning("%s", error)
+            return None
+        except (DefinitionChangedError, ReadingsGoneError) as error:
+            # A rebuild is pending, or a pass moved on while its rows were read: they are there in a moment.
+            log.debug("%s waits: %s", turn.subject_key, error)
+            self._give_back(turn, _SOON)
+            return None
+        except DatabaseUnavailableError:
+            raise
+        except DestinationError as error:
+            if not isinstance(error, UnloadableRowsError):
+                raise
+            self._fail(turn, error)
+            return None
+        except Exception as error:
+            # One subject is to blame, or nobody knows who: the others are loaded.
+            self._fail(turn, error)
+            return None
+        return LoadReport(
+            destination=self.destination.name,
+            subject_key=turn.subject_key,
+            commits=turn.newest_seq - turn.commit_seq,
+            is_whole=changes.is_whole,
+            rows_loaded=loaded.rows_loaded,
+            rows_deleted=loaded.rows_deleted,
+            seconds=time.monotonic() - began,
+        )
+
+    def _changes(self, turn: LoadTurn) -> Changes:
+        if turn.is_whole_due or turn.newest_seq - turn.commit_seq > _MOST_COMMITS:
+            return WHOLE
+        with self.pool.connection() as connection:
+            try:
+                notices = subject_commits.list_commits(
+                    connection,
+                    turn.subject_key,
+                    turn.dataset,
+                    after_seq=turn.commit_seq,
+                    limit=_MOST_COMMITS,
+                )
+            except CommitsDroppedError:
+                return WHOLE
+            changes = changes_of(
+                self.destination, [each for each in notices if each.commit_seq <= turn.newest_seq]
+            )
+            return from_last_reading(connection, self.lake, self.destination, turn.subject_key, changes)
+
+    def _load(self, target: OpenTarget, turn: LoadTurn, changes: Changes, began: float) -> Loaded:
+        def advance(connection: Connection, loaded: Loaded) -> None:
+            destinations.advance_destination(
+                connection,
+                turn,
+                rows_loaded=loaded.rows_loaded,
+                rows_deleted=loaded.rows_deleted,
+                seconds=time.monotonic() - began,
+            )
+
+        with self.pool.connection() as connection:
+            rows = SubjectRows(
+                connection=connection,
+                lake=self.lake,
+                destination=self.destination,
+                shape=shape_of(self.destination),
+                subject_key=turn.subject_key,
+                commit_seq=turn.newest_seq,
+                changes=changes,
+            )
+            loaded = target.load(turn, rows, advance=advance)
+            failpoint("destination.advanced", connection, about=self.destination.name)
+            return loaded
+
+    @contextmanager
+    def _kept_lease(self, turn: LoadTurn) -> Iterator[None]:
+        """Renews the lease while the load goes on; a process that freezes renews nothing."""
+        done = threading.Event()
+
+        def renew() -> None:
+            while not done.wait(self.settings.lease_seconds / 3):
+                # Lost or unreachable, the end of the load finds out.
+                with suppress(ControlError), self.pool.connection() as connection:
+                    destinations.renew_destination(
+                        connection, turn, lease_seconds=self.settings.lease_seconds
+                    )
+
+        thread = threading.Thread(target=renew, name=f"lease of {turn.destination}", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    def _give_back(self, turn: LoadTurn, next_in: timedelta, error: str | None = None) -> None:
+        with suppress(LeaseLostError), self.pool.connection() as connection:
+            destinations.end_destination_turn(connection, turn, next_in=next_in, error=error)
+
+    def _fail(self, turn: LoadTurn, error: Exception) -> None:
+        delay = min(60 * 5 ** min(turn.failure_count, 4), _LONGEST_DELAY_SECONDS)
+        log.warning(
+            "%s of destination %s could not be loaded and is tried again in %d s: %s",
+            turn.subject_key,
+            self.destination.name,
+            delay,
+            error,
+        )
+        message = str(error) if isinstance(error, DestinationError) else f"{type(error).__name__}: {error}"
+        self._give_back(turn, timedelta(seconds=delay), message)

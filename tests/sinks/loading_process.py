@@ -1,0 +1,35 @@
+"""A process that loads what is due into each destination of a folder, under the name of its former life.
+
+Run as: python -m tests.sinks.loading_process DSN FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from disarray.control import connections, instances
+from disarray.formats.loader import load_datasets
+from disarray.sinks.destination_file import load_destinations
+from disarray.sinks.destination_loader import DestinationLoader
+from disarray.store.lake import Lake
+
+
+def load_all(dsn: str, folder: Path) -> None:
+    """One life."""
+    file = folder / "disarray.toml"
+    datasets = {each.name: each for each in load_datasets(file)}
+    with connections.open_pool(dsn) as pool:
+        with pool.connection() as connection:
+            holder = instances.register_instance(connection, "Loader")
+        for destination in load_destinations(file, datasets):
+            loader = DestinationLoader(
+                pool=pool, lake=Lake(folder / "lake"), destination=destination, holder=holder
+            )
+            loader.register()
+            for _ in loader.load_due():
+                pass
+
+
+if __name__ == "__main__":
+    load_all(sys.argv[1], Path(sys.argv[2]))
