@@ -28,6 +28,7 @@ from disarray.control import (
     dead_letters,
     definitions,
     deliveries,
+    destinations,
     dimensions,
     dirty_ranges,
     events,
@@ -124,6 +125,7 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     called = everything_about_the_catalog(session) | everything_an_operator_asks(session)
     called |= everything_about_the_api(session) | everything_about_the_inbox(session)
     called |= everything_about_hooks(session) | everything_about_parts(session)
+    called |= everything_about_destinations(session)
     called |= everything_about_backfills(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
@@ -414,6 +416,35 @@ def everything_about_hooks(session: Connection) -> set[str]:
         "register_hooks", "note_conditions", "note_side_effects", "claim_side_effect", "release_side_effect",
         "settle_side_effect", "list_side_effects", "resend_side_effects", "count_side_effects", "forget_side_effects",
         "list_hooks",
+    }  # fmt: skip
+
+
+def everything_about_destinations(session: Connection) -> set[str]:
+    """A destination from its first load to its end; what it loads was committed above."""
+    decision = {"reason": "another table", "by": "alice"}
+    holder = instances.register_instance(session, "Worker07", subject_patterns=["NONE"])
+    assert destinations.register_destination(
+        session, "copy", dataset="cells", definition={"table": "t"}, subject_patterns=["*"]
+    )
+
+    def claim() -> destinations.LoadTurn:
+        turn = destinations.claim_destination(session, "copy", holder, lease_seconds=60)
+        assert turn is not None
+        return turn
+
+    turn = claim()
+    destinations.renew_destination(session, turn, lease_seconds=60)
+    destinations.advance_destination(session, turn, rows_loaded=1, rows_deleted=0, seconds=0.1)
+    assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
+    destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
+    destinations.note_destination_error(session, "copy", "away")
+    assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
+    assert destinations.list_destination_subjects(session, "copy")
+    assert destinations.forget_destination(session, "copy", **decision) > 0
+    return {
+        "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
+        "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
+        "forget_destination",
     }  # fmt: skip
 
 
