@@ -31,6 +31,7 @@ RUNS = (
     Run("queue", "--quick"),
     Run("replay", "--turns 3"),
     Run("inbox", "--events 50000 --turns 2"),
+    Run("table_source", "--rows 500000"),
     Run("agent_scan", "--files 20000"),
     Run("parse", "--megabytes 100 --large-megabytes 200"),
     Run("growth", "--large-megabytes 200"),

@@ -10,11 +10,17 @@ from disarray.backfill.arrow_function import table_of
 from disarray.backfill.checksum import rows_checksum, value_text
 from disarray.backfill.user_database.session import load_layout, prepare_session
 from disarray.backfill.user_database.table import RowsRead, Stretch, UserTable
+from disarray.control import backfills, hooks, side_effects
 from tests.backfill.conftest import ADD_ONE, Shop, merged, spec_of
 
 if TYPE_CHECKING:
     from disarray.control.backfills import BackfillRecord
 
+HOOK: dict[str, object] = {
+    "hook_name": "ends", "kind": "webhook", "subject_patterns": ["*"], "dataset_patterns": ["*"],
+    "causes": ["backfill_ended"], "larger_than": {}, "no_data_since_seconds": None,
+    "stale_longer_than_seconds": None, "definition": {}, "definition_digest": "d",
+}  # fmt: skip
 DERIVED = {"update": {"set": {"net": "gross - tax"}}}
 VALUES = """
 create table shop.things (
@@ -167,3 +173,25 @@ def test_a_check_follows_from_expressions_that_read_nothing_that_is_set() -> Non
     assert spec_of(ADD_ONE).row_check is None
     assert spec_of(ADD_ONE, DERIVED).row_check == '("net" is not distinct from (gross - tax\n))'
     assert spec_of(ADD_ONE, DERIVED, {"source": {"where": "net is null"}}).row_check is None
+
+
+def test_hooks_hear_of_every_end_with_its_verdict(shop: Shop) -> None:
+    hooks.register_hooks(shop.connection, [HOOK])
+    ends = {
+        str(run_and_then(shop, merged(ADD_ONE, {"name": "good"}), "select 1").verdict),
+        str(
+            run_and_then(
+                shop,
+                merged(ADD_ONE, DERIVED, {"name": "bad"}),
+                "delete from shop.orders where id between 60 and 90",
+            ).verdict
+        ),
+    }
+    backfills.decide_backfill(
+        shop.connection, shop.start(), backfills.BackfillDecision.CANCELLED, reason="no", by="ada"
+    )
+    noted = side_effects.list_side_effects(shop.connection, state="pending")
+    assert {each.cause for each in noted} == {"backfill_ended"}
+    assert len(noted) == 3
+    assert len(ends) == 2
+    assert {each.details.get("verdict") for each in noted} == {*ends, None}

@@ -15,9 +15,10 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def environment(environment: dict[str, str]) -> dict[str, str]:
-    """Kernels run in the process: starting Spark is tested elsewhere."""
-    return environment | {"DISARRAY_WORKER_RUNNER": "in-process"}
+def environment(environment: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    """Kernels run in the process: starting Spark is tested elsewhere. Sources deliver as in a project."""
+    landing = tmp_path / ".disarray" / "landing"
+    return environment | {"DISARRAY_WORKER_RUNNER": "in-process", "DISARRAY_LANDING_ROOT": str(landing)}
 
 
 def test_a_new_project_takes_its_sample_in_and_names_the_next_step(
@@ -57,3 +58,24 @@ def test_what_is_there_is_never_overwritten(
     assert "is there already. Nothing was written" in refused.stderr
     assert (tmp_path / "mine" / "disarray.toml").read_text() == "# mine\n"
     assert not (tmp_path / "mine" / "inbox").exists()
+
+
+def test_a_table_and_events_come_in_beside_the_files(
+    run: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
+) -> None:
+    begun = run("init", "new", "--with", "table", "--with", "events")
+    assert begun.returncode == 0, begun.stderr
+    for path in (tmp_path / "new").iterdir():
+        path.rename(tmp_path / path.name)
+    described = tmp_path / "disarray.toml"
+    described.write_text(described.read_text().replace(f"{tmp_path}/new/", f"{tmp_path}/"))
+    assert run("ingest").returncode == 0
+    recorded = run("inbox", "record", "press", "events.jsonl")
+    assert "20 events: 20 new" in recorded.stdout, recorded.stderr
+    taken_in = run("up", "--once")
+    assert taken_in.returncode == 0, taken_in.stdout + taken_in.stderr
+    assert run("value", "PRESS2", "pressed").stdout.startswith("PRESS2 pressed is 2,380 kN as of")
+    energy = run("value", "TOOL07", "energy", "--dataset", "historian")
+    assert energy.stdout.startswith("TOOL07 energy is "), energy.stderr
+    assert "final" in energy.stdout
+    assert "historian" in run("source", "list").stdout

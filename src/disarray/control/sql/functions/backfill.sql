@@ -81,18 +81,37 @@ comment on function disarray.check_backfill_pace(double precision, integer) is '
 
 create function disarray.note_backfill_event(p_event_type text, p_job_id bigint, p_metadata jsonb)
 returns void
-language sql
+language plpgsql
 set search_path = disarray, pg_temp
 as $$
-insert into ingest_event (occurred_at, event_type, metadata)
-select
-    clock(),
-    p_event_type::ingest_event_event_type,
-    p_metadata || jsonb_build_object('job_id', job.job_id, 'backfill', job.name)
-from backfill_job as job
-where job.job_id = p_job_id
+declare
+    v_name constant text := (select job.name from backfill_job as job where job.job_id = p_job_id);
+    v_details constant jsonb := p_metadata || jsonb_build_object('job_id', p_job_id, 'backfill', v_name);
+begin
+    insert into ingest_event (occurred_at, event_type, metadata)
+    values (clock(), p_event_type::ingest_event_event_type, v_details);
+    if p_event_type in ('backfill_ended', 'backfill_stopped', 'backfill_cancelled') then
+        -- One that is resumed, or verified again, ends again.
+        perform note_side_effects(
+            'backfill_ended',
+            null,
+            null,
+            p_job_id || ' ' || clock(),
+            format(
+                'backfill %s (%s) %s', v_name, p_job_id,
+                case p_event_type
+                    when 'backfill_stopped' then 'stopped: ' || coalesce(v_details ->> 'error', 'it cannot go on')
+                    when 'backfill_cancelled' then 'was cancelled'
+                    else 'ended: ' || coalesce(v_details ->> 'verdict', 'without a verdict')
+                end
+            ),
+            v_details
+        );
+    end if;
+end
 $$;
-comment on function disarray.note_backfill_event(text, bigint, jsonb) is 'Write down what became of a backfill.';
+comment on function disarray.note_backfill_event(text, bigint, jsonb) is
+    'Write down what became of a backfill, and tell hooks of its end: that it is done with a verdict, has stopped, or was cancelled.';
 
 create function disarray.lock_backfill_scan(p_job_id bigint, p_ahead integer)
 returns table (scan_after text[], cursor_end text[], chunk_rows integer)
