@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.errors import DatabaseUnavailableError, DisarrayError
+from disarray.worker.process.repeating import repeat
 
 if TYPE_CHECKING:
     import threading
@@ -28,18 +28,13 @@ class InboxDrainer:
 
     def run(self, stop: threading.Event) -> None:
         """Deliver what waits, every so often."""
-        while self.breaker.await_turn(stop):
-            try:
-                with self.breaker.guard():
-                    self._drain(stop)
-            except DatabaseUnavailableError:
-                continue  # the breaker has said so
-            except DisarrayError as error:
-                log.warning("events could not be delivered and wait: %s", error)
-            except Exception:
-                # Nothing that one event is to blame for: the worker goes on with its files.
-                log.exception("events could not be delivered and wait")
-            stop.wait(self.inbox.settings.every_seconds)
+        repeat(
+            self._drain,
+            stop,
+            breakers=[self.breaker],
+            every_seconds=self.inbox.settings.every_seconds,
+            failure="events could not be delivered and wait",
+        )
 
     def _drain(self, stop: threading.Event) -> None:
         for drained in self.inbox.drain():

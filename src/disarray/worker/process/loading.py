@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.errors import DatabaseUnavailableError, DestinationError, DisarrayError
+from disarray.errors import DatabaseUnavailableError, DestinationError
+from disarray.worker.process.repeating import repeat
 
 if TYPE_CHECKING:
     import threading
@@ -26,17 +27,14 @@ class DestinationThread:
 
     def run(self, stop: threading.Event) -> None:
         """Load what is due, every so often."""
-        while self.database.await_turn(stop) and self.loader.breaker.await_turn(stop):
-            try:
-                with self.database.guard(), self.loader.breaker.guard():
-                    self._load(stop)
-            except (DatabaseUnavailableError, DestinationError):
-                continue  # their breakers have said so
-            except DisarrayError as error:
-                log.warning("destination %s waits: %s", self.loader.destination.name, error)
-            except Exception:
-                log.exception("destination %s waits", self.loader.destination.name)
-            stop.wait(self.loader.settings.every_seconds)
+        repeat(
+            self._load,
+            stop,
+            breakers=[self.database, self.loader.breaker],
+            every_seconds=self.loader.settings.every_seconds,
+            failure=f"destination {self.loader.destination.name} waits",
+            away=(DatabaseUnavailableError, DestinationError),
+        )
 
     def _load(self, stop: threading.Event) -> None:
         for report in self.loader.load_due():

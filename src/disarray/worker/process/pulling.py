@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError, DatabaseUnavailableError, DisarrayError
 from disarray.model.duration import SECOND
+from disarray.worker.process.repeating import repeat
 
 if TYPE_CHECKING:
     import threading
@@ -32,13 +33,13 @@ class SourcePuller:
     def run(self, stop: threading.Event) -> None:
         """Ask for each source whether it is due, every so often."""
         shortest = min(source.every_us for source in self.puller.sources) / SECOND
-        while self.breaker.await_turn(stop):
-            try:
-                with self.breaker.guard():
-                    self._pull_due(stop)
-            except DatabaseUnavailableError:
-                continue  # the breaker has said so
-            stop.wait(min(shortest, _LONGEST_NAP_SECONDS))
+        repeat(
+            self._pull_due,
+            stop,
+            breakers=[self.breaker],
+            every_seconds=min(shortest, _LONGEST_NAP_SECONDS),
+            failure="sources could not be read and wait",
+        )
 
     def _pull_due(self, stop: threading.Event) -> None:
         for source in self.puller.sources:

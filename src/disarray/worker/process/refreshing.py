@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from disarray.errors import DatabaseUnavailableError, DisarrayError
+from disarray.worker.process.repeating import repeat
 
 if TYPE_CHECKING:
     import threading
@@ -29,19 +29,17 @@ class ViewThread:
 
     def run(self, stop: threading.Event) -> None:
         """Refresh what is due, every so often."""
-        while self.breaker.await_turn(stop):
-            try:
-                with self.breaker.guard():
-                    for done in self.refresher.refresh_due():
-                        if done.error is None:
-                            log.info("view %s refreshed in %.1f s", done.name, done.seconds)
-                        if stop.is_set():
-                            return
-            except DatabaseUnavailableError:
-                continue  # the breaker has said so
-            except DisarrayError as error:
-                log.warning("views could not be refreshed and wait: %s", error)
-            except Exception:
-                # Whatever it is, files are taken in all the same.
-                log.exception("views could not be refreshed and wait")
-            stop.wait(EVERY_SECONDS)
+        repeat(
+            self._refresh,
+            stop,
+            breakers=[self.breaker],
+            every_seconds=EVERY_SECONDS,
+            failure="views could not be refreshed and wait",
+        )
+
+    def _refresh(self, stop: threading.Event) -> None:
+        for done in self.refresher.refresh_due():
+            if done.error is None:
+                log.info("view %s refreshed in %.1f s", done.name, done.seconds)
+            if stop.is_set():
+                return
