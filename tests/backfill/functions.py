@@ -31,6 +31,10 @@ def fractions(rows: pa.Table) -> pa.Table:
     return pa.table({"touched": pa.array([0.5] * rows.num_rows)})
 
 
+def long_codes(rows: pa.Table) -> pa.Table:
+    return pa.table({"code": ["abcdefgh"] * rows.num_rows})
+
+
 def failing(rows: pa.Table) -> pa.Table:
     raise ValueError("no such price")
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
 
+from disarray.backfill.serving_jobs import JobServer
+from disarray.control import instances
 from disarray.errors import BackfillTargetError, ConfigError, SpecError
+from disarray.model.breaker import Breaker
 from tests.backfill.conftest import ADD_ONE, Shop, spec_of
+from tests.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,3 +163,25 @@ def test_a_function_that_is_not_there_is_refused(shop: Shop) -> None:
     update = {"set": ["touched"], "function": "tests.backfill.functions:nowhere"}
     with pytest.raises(ConfigError, match="cannot be loaded"):
         shop.start({"update": update})
+
+
+def test_a_job_that_nobody_can_read_ends_no_worker(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("disarray.backfill.serving_jobs._IDLE_SECONDS", 0.05)
+    unreadable = shop.start({"name": "other_release"})
+    shop.connection.execute(
+        "update disarray.backfill_job set description = '{}' where job_id = %s", (unreadable,)
+    )
+    readable = shop.start({"name": "this_release"})
+    stop = threading.Event()
+    holder = instances.register_instance(shop.connection, "Worker09")
+    server = JobServer(dsn=shop.dsn, holder=holder, lease_seconds=60)
+    thread = threading.Thread(
+        target=server.serve, args=(stop,), kwargs={"control_breaker": Breaker("the database")}
+    )
+    thread.start()
+    try:
+        eventually(lambda: shop.job(readable).state == "done")
+        assert thread.is_alive()
+    finally:
+        stop.set()
+        thread.join()

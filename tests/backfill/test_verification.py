@@ -175,6 +175,28 @@ def test_a_check_follows_from_expressions_that_read_nothing_that_is_set() -> Non
     assert spec_of(ADD_ONE, DERIVED, {"source": {"where": "net is null"}}).row_check is None
 
 
+def test_a_value_that_is_too_long_for_its_column_is_refused_and_not_cut_off(shop: Shop) -> None:
+    shop.connection.execute(
+        "create table shop.codes (id numeric primary key, code varchar(3));"
+        " insert into shop.codes select n, 'x' from generate_series(1, 3) as n"
+    )
+    job_id = shop.start(
+        {
+            "name": "codes",
+            "source": {"table": "shop.codes"},
+            "update": {
+                "function": "tests.backfill.functions:long_codes",
+                "set": ["code"],
+                "columns": ["code"],
+            },
+            "processing": {"retry_policy": {"max_attempts": 1}},
+        }
+    )
+    shop.run(job_id)
+    assert shop.connection.execute("select distinct code from shop.codes").fetchall() == [("x",)]
+    assert shop.job(job_id).chunks_dead == 1
+
+
 def test_hooks_hear_of_every_end_with_its_verdict(shop: Shop) -> None:
     hooks.register_hooks(shop.connection, [HOOK])
     ends = {

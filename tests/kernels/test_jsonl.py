@@ -50,6 +50,15 @@ def test_a_bad_line_is_rejected_with_its_reason_and_its_neighbours_stay(line: st
     assert (len(found), rejected) == (2, [reason])
 
 
+def test_a_list_of_any_depth_is_a_value_or_a_rejected_line_and_fails_no_file() -> None:
+    # What can be read and what can be written as text again end at different depths of the stack.
+    found, rejected = read(
+        *(f'{{"time": "2024-01-01", "text": {"[" * depth}{"]" * depth}}}' for depth in range(850, 1050))
+    )
+    assert len(found) + len(rejected) == 200
+    assert set(rejected) == {"bad_json"}
+
+
 @given(
     st.lists(
         st.tuples(

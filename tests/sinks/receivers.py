@@ -160,6 +160,40 @@ class MailReceiver:
 
 
 @contextmanager
+def crude_mail_server(
+    *, hang_up_at: bytes = b"\0", to_quit: bytes = b"221 bye"
+) -> Iterator[tuple[int, list[bytes]]]:
+    """A mail server that is no better than it must be; its port, and the mails that it took."""
+    taken: list[bytes] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rwb", buffering=0) as stream:
+                stream.write(b"220 here\r\n")
+                for line in stream:
+                    if hang_up_at in line:
+                        stream.write(b"421 4.3.2 shutting down\r\n")
+                        return
+                    if line.upper().startswith(b"DATA"):
+                        stream.write(b"354 go on\r\n")
+                        taken.append(b"".join(iter(stream.readline, b".\r\n")))
+                    if line.upper().startswith(b"QUIT"):
+                        stream.write(to_quit + b"\r\n")
+                        return
+                    stream.write(b"250 ok\r\n")
+
+    thread = threading.Thread(target=serve, daemon=True)
+    thread.start()
+    try:
+        yield listener.getsockname()[1], taken
+    finally:
+        listener.close()
+        thread.join()
+
+
+@contextmanager
 def mail_receiver(**options: Any) -> Iterator[MailReceiver]:
     """A mail server on a free port of this machine."""
     with socket.create_server(("127.0.0.1", 0)) as free:

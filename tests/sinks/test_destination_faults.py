@@ -20,7 +20,7 @@ from disarray.control import destinations, instances
 from disarray.errors import DestinationMisfitError, DestinationUnavailableError
 from disarray.sinks import destination_loader
 from tests.sinks.destination_plant import URL, DestinationPlant
-from tests.sinks.test_destinations import LINE
+from tests.sinks.test_destinations import LINE, WHERE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
@@ -262,6 +262,28 @@ def test_superseded_rows_are_deleted_after_a_while_and_the_view_stays(
     assert after is not None
     assert after[0] < before[0]
     assert after == (len(plant.target_rows(plant.loaders["kept"].destination)), 0)
+
+
+def test_a_worker_with_the_former_definition_loads_nothing_any_more(
+    tmp_path: Path, dsn: str, target_dsn: str
+) -> None:
+    def described(table: str) -> str:
+        return (
+            f'{LINE}\n[[destination]]\nname = "quarter"\nrollup = "line.quarter"\n{WHERE["other"]}\n'
+            f'table = "published.{table}"\nload = "upsert"\ncreate = true\n'
+        )
+
+    plant = DestinationPlant(tmp_path, dsn, description=described("former"), target_dsn=target_dsn)
+    for each in deliveries(3):
+        plant.ingest(plant.write(each.name, each.text))
+    plant.load()
+    former = plant.loaders["quarter"]
+    plant.redefine(described("newer"))
+    plant.loaders = plant.make_loaders()
+    assert list(former.load_due()) == []
+    assert plant.load() != []
+    assert all(not more and not less for more, less in plant.differences().values())
+    plant.pool.close()
 
 
 def test_a_dataset_that_is_defined_anew_is_loaded_anew_with_its_new_columns(

@@ -24,7 +24,7 @@ from disarray.sinks.hook_sending import HookSender
 from disarray.worker.process.messaging import Messenger
 from tests.processes import eventually
 from tests.sinks.hook_plant import HookPlant, report, webhook
-from tests.sinks.receivers import answer, drip, flood, hang, http_receiver, mail_receiver
+from tests.sinks.receivers import answer, crude_mail_server, drip, flood, hang, http_receiver, mail_receiver
 
 if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
@@ -266,6 +266,20 @@ def test_one_recipient_that_is_refused_is_tried_again_alone(make_plant: Make) ->
         [sent] = plant.send()
         assert sent.outcome.is_done
         assert [recipients for recipients, _ in kept.mails] == [("a@example.com",), ("b@example.com",)]
+
+
+def test_a_server_that_hangs_up_in_the_middle_has_taken_nothing_for_anybody(make_plant: Make) -> None:
+    with crude_mail_server(hang_up_at=b"b@example.com") as (port, taken):
+        outcome = outcome_of(make_plant(mail(port)))
+    assert (outcome.accepted, taken) == ((), [])
+    assert outcome.is_away
+
+
+def test_a_mail_that_was_taken_is_done_whatever_the_server_says_to_quit(make_plant: Make) -> None:
+    with crude_mail_server(to_quit=b"421 4.3.2 shutting down") as (port, taken):
+        outcome = outcome_of(make_plant(mail(port)))
+    assert outcome.is_done
+    assert len(taken) == 1
 
 
 def test_a_password_goes_over_tls_alone(make_plant: Make, monkeypatch: pytest.MonkeyPatch) -> None:

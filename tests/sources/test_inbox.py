@@ -255,3 +255,12 @@ def test_an_events_table_that_cannot_work_is_refused(
     assert former in DATASET
     with pytest.raises(SpecError, match=problem):
         plant.redefine(DATASET.replace(former, new))
+
+
+def test_an_event_whose_subject_the_database_does_not_take_is_refused_alone(plant: InboxPlant) -> None:
+    plant.record([*map(event, range(3)), event(3, tool="器" * 100)])
+    plant.deliver()
+    assert plant.states() == {"done": 3, "pending": 1}
+    assert plant.rows("select reason from disarray.raw_event where state = 'pending'") == [
+        ("no subject: expected a subject of 1 to 200 printable characters and at most 256 bytes in tool",)
+    ]

@@ -13,6 +13,8 @@ import pytest
 
 from disarray.control import instances
 from disarray.errors import (
+    ConfigError,
+    LeaseLostError,
     SourceAccessError,
     SourceError,
     SourceKeyError,
@@ -408,6 +410,54 @@ def test_a_source_that_is_away_or_slow_is_tried_again_later_and_shows_no_passwor
     assert plant.state().failure_count == 3
     assert plant.pull() == 1
     assert plant.state().last_error is None
+
+
+def test_a_subject_that_the_database_does_not_take_is_rejected_alone(plant: TablePlant) -> None:
+    plant.insert((1, "2026-03-02T12:00Z", 10.0))
+    plant.execute(
+        "insert into public.readings (id, tool, at, watts) values (2, repeat('器', 100), '2026-03-02T12:01Z', 1)"
+    )
+    assert plant.pull() == 1
+    assert plant.state().rows_rejected == 1
+
+
+def test_another_cursor_or_key_is_refused_until_the_source_is_reset(plant: TablePlant) -> None:
+    plant.insert((1, "2026-03-02T12:00Z", 10.0))
+    assert plant.pull() == 1
+    [source] = plant.place.sources
+    plant.insert((2, "2026-03-02T12:01Z", 20.0))
+    for other in (replace(source, cursor="at"), replace(source, key=("id", "tool"))):
+        plant.place = replace(plant.place, sources=(other,))
+        with pytest.raises(ConfigError, match=r"changed since it was last read.*Nothing was taken"):
+            plant.pull()
+    plant.place = replace(plant.place, sources=(source,))
+    assert plant.pull() == 1
+
+
+def test_a_source_that_another_worker_reads_is_told_of(plant: TablePlant) -> None:
+    plant.insert((1, "2026-03-02T12:00Z", 10.0))
+    [source] = plant.place.sources
+    batches = plant.puller.pull(source)
+    next(batches)
+    with plant.pool.connection() as connection:
+        other = replace(plant.puller, holder=instances.register_instance(connection, "Worker02"))
+    assert pull_all(other, threading.Event()) == (
+        0,
+        {"historian": "it is being read by Worker01: its newest rows may not be in yet"},
+    )
+    batches.close()
+    assert pull_all(other, threading.Event()) == (0, {})
+
+
+def test_a_turn_that_is_lost_on_the_way_is_an_error_and_not_silence(plant: TablePlant) -> None:
+    plant.insert((1, "2026-03-02T12:00Z", 10.0))
+    plant.insert((2, "2026-03-02T12:01Z", 20.0))
+    [source] = plant.place.sources
+    batches = plant.puller.pull(replace(source, limit=1), is_asked_for=True)
+    next(batches)
+    plant.execute("update disarray.source_state set lease_expires_at = disarray.clock() - interval '1 s'")
+    with pytest.raises(LeaseLostError):
+        list(batches)
 
 
 def test_sqlite_is_read_with_a_buffer(

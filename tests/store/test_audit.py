@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import threading
 import uuid
@@ -324,6 +325,20 @@ def test_numbers_that_are_known_to_be_stale_are_left_out_and_the_others_are_not(
     ]
     assert verdict.note == "not at rest: what is stale of cells/CELL-A, tools/T1 is left out"
     assert {finding.found_at for finding in verdict.findings} == {"tools/T1 2026-10-01T08:00:00Z"}
+
+
+def test_commits_of_before_there_were_metrics_are_sound(tmp_path: Path, dsn: str) -> None:
+    without = re.sub(r"\[dataset\.metrics\.\w+\]\n(?:(?!\[).*\n)*", "", DATASET)
+    assert "metrics" in DATASET
+    assert "metrics" not in without
+    plant = Plant(tmp_path, dsn, description=without)
+    plant.ingest(plant.write("T1/1.csv", "time,watts,good\n" + lines(3, 2.5)))
+    plant.redefine(DATASET)
+    plant.drain()
+    with plant.pool.connection() as connection:
+        verdicts = audit(connection, plant.place.lake)
+    assert [finding for verdict in verdicts for finding in verdict.findings] == []
+    plant.pool.close()
 
 
 def test_nothing_is_broken_while_a_worker_is_at_work(tmp_path: Path, dsn: str) -> None:

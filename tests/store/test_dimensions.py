@@ -246,9 +246,8 @@ def test_a_wrong_number_is_found_by_verify_and_by_a_deep_audit(dimension_plant: 
 
 def test_a_changed_value_is_found_by_verify_and_by_audit(dimension_plant: Plant) -> None:
     plant = filled(dimension_plant)
-    [(number, was)] = plant.rows(
-        "update telemetry.cells_slot set value = 'tampered' where id = 1 returning id, old.value"
-    )
+    [(number, was)] = plant.rows("select id, value from telemetry.cells_slot where id = 1")
+    plant.rows("update telemetry.cells_slot set value = 'tampered' where id = 1 returning id")
     assert {what for _, what in verified(plant)} == {"table readings", "table rows"}
     found = broken(plant, is_deep=False)
     assert found == {

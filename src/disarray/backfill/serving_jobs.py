@@ -88,6 +88,10 @@ class JobServer:
                     # One job holds up no other; what this worker lacks may be there on another.
                     log.warning("backfill job %d cannot go on here: %s", job.job_id, error)
                     put_off[job.job_id] = time.monotonic() + _PUT_OFF_SECONDS
+                except Exception:
+                    # A module of the user that cannot be loaded, a description of another release: the worker lives on.
+                    log.exception("backfill job %d cannot go on here", job.job_id)
+                    put_off[job.job_id] = time.monotonic() + _PUT_OFF_SECONDS
             if not steps:
                 stop.wait(_IDLE_SECONDS)
 

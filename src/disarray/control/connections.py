@@ -84,12 +84,17 @@ def refuse_unreadable(dsn: str) -> None:
         parts = psycopg.conninfo.conninfo_to_dict(dsn)
     except psycopg.Error:
         parts = None
-    # A password with an @ that is not written as %40 ends up in the host, and with it in the error.
-    if parts is None or any("@" in str(parts.get(name, "")) for name in ("host", "hostaddr", "port")):
+    # A password with an @ that is not written as %40 ends up in the host, and with it in the error; one with a / that
+    # is not written as %2F ends up in the port and in the name of the database.
+    if (
+        parts is None
+        or any("@" in str(parts.get(name) or "") for name in ("host", "hostaddr", "port", "dbname"))
+        or not all(each.isdecimal() for each in str(parts.get("port") or "0").split(","))
+    ):
         raise ConfigError(
             "the DSN of the database cannot be read. Nothing was changed. It is not shown here, because it may hold a "
-            "password. Write postgresql://user:password@host:5432/database with %20 for a space and %40 for an @, or "
-            "host=… dbname=…"
+            "password. Write postgresql://user:password@host:5432/database with %20 for a space, %40 for an @ and %2F "
+            "for a /, or host=… dbname=…"
         )
 
 

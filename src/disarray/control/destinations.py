@@ -119,14 +119,28 @@ def register_destination(
 
 
 def claim_destination(
-    connection: Connection, destination: str, holder: Holder, *, lease_seconds: int
+    connection: Connection,
+    destination: str,
+    holder: Holder,
+    *,
+    lease_seconds: int,
+    definition: Mapping[str, object] | None = None,
 ) -> LoadTurn | None:
-    """Take the turn to load a subject that is behind; None where there is none that is free and due."""
+    """Take the turn to load a subject that is behind; None where there is none that is free and due.
+
+    None as well where the destination has another definition by now than the one that the caller would load by.
+    """
     claimed = find_record(
         connection,
         _Claimed,
-        "select * from disarray.claim_destination(%s, %s, %s, %s)",
-        (destination, holder.instance_name, holder.incarnation, lease_seconds),
+        "select * from disarray.claim_destination(%s, %s, %s, %s, %s::jsonb)",
+        (
+            destination,
+            holder.instance_name,
+            holder.incarnation,
+            lease_seconds,
+            None if definition is None else json.dumps(definition),
+        ),
     )
     if claimed is None:
         return None

@@ -130,4 +130,5 @@ def _is_connection_failure(error: psycopg.Error) -> bool:
     if code is None:
         # psycopg raises these itself when the socket is gone; a server error always has a code.
         return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    return code.startswith(("08", "57P", "53"))
+    # Too little memory, or a limit, for one statement is that statement's trouble: the server goes on for others.
+    return code.startswith(("08", "57P", "53")) and code not in ("53200", "53400")

@@ -141,7 +141,7 @@ class DeltaLoader:
     def _overwrite(self, turn: LoadTurn, rows: SubjectRows) -> Loaded:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-        application = f"disarray/{turn.destination}/{turn.subject_key}"
+        application = f"disarray/{turn.destination}/{turn.dataset}/{turn.subject_key}"
         with self._errors():
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
             table = DeltaTable(self.path)

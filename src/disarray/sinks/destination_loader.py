@@ -128,6 +128,7 @@ class DestinationLoader:
                 self.destination.name,
                 self.holder,
                 lease_seconds=self.settings.lease_seconds,
+                definition=definition_of(self.destination, shape_of(self.destination)),
             )
             if turn is not None:
                 failpoint("destination.claimed", connection, about=self.destination.name)

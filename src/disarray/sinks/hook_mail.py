@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import smtplib
+from contextlib import suppress
 from email.message import EmailMessage
 from email.policy import SMTP
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from disarray.sinks.hook_secrets import reveal
 if TYPE_CHECKING:
     import socket
     from collections.abc import Collection
+    from types import TracebackType
 
     from disarray.model.description.hook import Mail
     from disarray.sinks.hook_connection import Outgoing
@@ -38,6 +40,13 @@ class _Session(smtplib.SMTP):
 
     def _get_socket(self, *_: Any) -> socket.socket:
         return self._opened
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        # What the server says to QUIT changes nothing about the mail that it took before.
+        with suppress(OSError, smtplib.SMTPException):
+            super().__exit__(kind, error, trace)
 
 
 def send_mail(
@@ -63,7 +72,8 @@ def send_mail(
                 refused = session.sendmail(mail.sender, missing, written)
                 return _outcome(kept, missing, refused)
         except smtplib.SMTPRecipientsRefused as error:
-            return _outcome(kept, missing, error.recipients)
+            # Nothing was sent to anybody, also not to those whom the server had taken before it hung up.
+            return _outcome(kept, list(error.recipients), error.recipients)
         except smtplib.SMTPResponseException as error:
             answer = _text(error.smtp_error)
             return EffectOutcome(
@@ -109,6 +119,7 @@ def _outcome(kept: tuple[str, ...], asked: list[str], refused: dict[str, tuple[i
         status=str(next(iter(refused.values()))[0]),
         answer=told,
         accepted=kept + taken,
+        is_away=any(code == 421 for code, _ in refused.values()),
     )
 
 

@@ -30,15 +30,19 @@ def write_batch(
     *,
     dataset: str,
     datasets: Collection[Dataset],
+    on_file: Callable[[], None] = lambda: None,
 ) -> list[DeliveredFile]:
-    """Write one file for each subject. Until `record_deliveries` names them they are orphans, and swept one day."""
+    """Write one file for each subject. Until `record_deliveries` names them they are orphans, and swept one day.
+
+    `on_file` is called after each: thousands of them take longer than a lease.
+    """
     for subject_key in parts:
         refuse_misplaced(landing, batch, subject_key, dataset=dataset, datasets=datasets)
-    files = [
-        landing.write(table, batch, subject_key=subject_key)
-        for subject_key, table in sorted(parts.items())
-        if table.num_rows
-    ]
+    files = []
+    for subject_key, table in sorted(parts.items()):
+        if table.num_rows:
+            files.append(landing.write(table, batch, subject_key=subject_key))
+            on_file()
     failpoint("deliver.written", about=batch.source_name)
     return files
 

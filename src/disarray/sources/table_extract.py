@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 # A function of PostgreSQL 13.
 _OLDEST_VERSION = 130_000
+_DESCRIBED = "described"
 _STARTED = "at"
 
 
@@ -62,6 +64,7 @@ def extract(
     on_page: Callable[[], None] = lambda: None,
 ) -> Extract:
     """Read on from where the source was left; nothing is changed anywhere."""
+    _refuse_other_description(source, watermark)
     exactness = exactness_of(session, source)
     found: Any
     if exactness.reason is None:
@@ -80,9 +83,10 @@ def extract(
     return Extract(
         parts=found.rows.by_subject(),
         counts=found.rows.counts,
-        watermark=found.mark.document(),
+        watermark={**found.mark.document(), _DESCRIBED: _description(source)},
         layout=_kept_layout(found.layout.document(), layout),
-        notices=list(dict.fromkeys([*notices, *fresh]))[:100],
+        # Room for all of them in the row of the source: each may quote a key.
+        notices=list(dict.fromkeys([*notices, *(notice[:500] for notice in fresh)]))[:100],
         is_complete=found.is_complete,
         cursor_from=found.cursor_from,
         cursor_to=found.cursor_to,
@@ -181,6 +185,25 @@ def _refuse_other_kind(source: TableSource, watermark: Mapping[str, Any]) -> Non
             f"source {source.name} was read by watermark = '{watermark['kind']}' and is described with "
             f"'{source.watermark}' now. Nothing was taken. Run: disarray source reset {source.name} --to VALUE"
         )
+
+
+def _description(source: TableSource) -> dict[str, Any]:
+    """What positions of a watermark mean something under."""
+    query = None if source.query is None else hashlib.sha256(source.query.encode()).hexdigest()
+    return {"cursor": source.cursor, "key": list(source.key), "query": query}
+
+
+def _refuse_other_description(source: TableSource, watermark: Mapping[str, Any] | None) -> None:
+    """Refuse to go on from a position in another order, or in another query: rows would be skipped silently."""
+    before = (watermark or {}).get(_DESCRIBED)
+    now = _description(source)
+    if before is None or before == now:
+        return
+    changed = " and ".join(name for name in now if before.get(name) != now[name])
+    raise ConfigError(
+        f"source {source.name}: its {changed} changed since it was last read, and its watermark says nothing about "
+        f"that. Nothing was taken. Put it back, or run: disarray source reset {source.name} --to VALUE"
+    )
 
 
 def _kept_layout(now: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:

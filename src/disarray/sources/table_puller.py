@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from disarray.control import connections, deliveries, sources
 from disarray.control.deliveries import Batch
-from disarray.errors import ConfigError, ControlError, DisarrayError, LeaseLostError, UnknownNameError
+from disarray.errors import ConfigError, ControlError, DisarrayError, UnknownNameError
 from disarray.failpoints import failpoint
 from disarray.model.description.spec_table import near_miss
+from disarray.model.duration import DAY, SECOND
 from disarray.sources.delivering import commit_batch, refuse_misplaced, write_batch
 from disarray.sources.table_extract import extract
 from disarray.sources.table_session import open_session
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Mapping
+    from collections.abc import Callable, Collection, Generator, Mapping
 
     from disarray.control.connections import Pool
     from disarray.control.deliveries import BatchCounts
@@ -69,7 +70,8 @@ class TablePuller:
     def pull(self, source: TableSource, *, is_asked_for: bool = False) -> Generator[PulledBatch]:
         """Take a turn and deliver what is new, batch by batch; nothing where it is held, paused or not due.
 
-        What goes wrong is written down with the source, which is due again later and later, and raised.
+        What goes wrong is written down with the source, which is due again later and later, and raised; so is a turn
+        that was lost on the way, which nobody but its new holder may write about.
         """
         with self.pool.connection() as connection:
             turn = sources.claim_source(
@@ -77,7 +79,7 @@ class TablePuller:
                 source.name,
                 source.table_name,
                 self.holder,
-                lease_seconds=self.lease_seconds,
+                lease_seconds=self._lease_seconds(source),
                 is_asked_for=is_asked_for,
             )
         if turn is None:
@@ -86,9 +88,6 @@ class TablePuller:
         next_in, error = timedelta(microseconds=source.every_us), None
         try:
             yield from self._batches(source, turn)
-        except LeaseLostError as lost:
-            log.warning("%s", lost)
-            return
         except GeneratorExit:
             next_in = timedelta(0)
             raise
@@ -104,9 +103,21 @@ class TablePuller:
                 sources.end_source_turn(connection, turn, next_in=next_in, error=error)
         failpoint("pull.ended", about=source.name)
 
+    def holder_of(self, source: TableSource) -> str | None:
+        """Who reads a source right now; None where nobody does, as where it is paused."""
+        with self.pool.connection() as connection:
+            return next(
+                (
+                    known.held_by
+                    for known in sources.list_sources(connection)
+                    if (known.pipeline_name, known.table_name) == (source.name, source.table_name)
+                ),
+                None,
+            )
+
     def _batches(self, source: TableSource, turn: SourceTurn) -> Generator[PulledBatch]:
         watermark, layout, notices = turn.watermark, turn.layout, turn.notices
-        renewal = _Renewal(self.pool, turn, self.lease_seconds)
+        renewal = _Renewal(self.pool, turn, self._lease_seconds(source))
         with open_session(source.url, source_name=source.name, timeout_us=source.timeout_us) as session:
             is_complete = False
             while not is_complete:
@@ -121,12 +132,18 @@ class TablePuller:
                     on_page=renewal.renew_in_time,
                 )
                 failpoint("pull.extracted", about=source.name)
-                pulled = self._deliver(source, turn, found)
+                pulled = self._deliver(source, turn, found, on_file=renewal.renew_in_time)
                 watermark, layout, notices = dict(found.watermark), dict(found.layout), list(found.notices)
                 is_complete = found.is_complete
                 yield pulled
 
-    def _deliver(self, source: TableSource, turn: SourceTurn, found: Extract) -> PulledBatch:
+    def _lease_seconds(self, source: TableSource) -> int:
+        """Longer than the one statement during which nothing can be renewed."""
+        return max(self.lease_seconds, min(2 * source.timeout_us, DAY) // SECOND)
+
+    def _deliver(
+        self, source: TableSource, turn: SourceTurn, found: Extract, *, on_file: Callable[[], None]
+    ) -> PulledBatch:
         run_id = uuid.uuid4()
         with self.pool.connection() as connection:
 
@@ -150,7 +167,12 @@ class TablePuller:
                 )
             batch = deliveries.begin_batch(connection, source.name, run_id=run_id)
             files = write_batch(
-                self.landing, batch, found.parts, dataset=source.dataset, datasets=self.datasets.values()
+                self.landing,
+                batch,
+                found.parts,
+                dataset=source.dataset,
+                datasets=self.datasets.values(),
+                on_file=on_file,
             )
             commit_batch(
                 connection,

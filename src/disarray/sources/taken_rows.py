@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from disarray.control.deliveries import BatchCounts
 from disarray.errors import SourceKeyError
+from disarray.model.description.spec_values import LONGEST_SUBJECT_BYTES
 from disarray.sources.table_pages import BEYOND, TRANSACTION
 
 if TYPE_CHECKING:
@@ -114,10 +115,12 @@ def _subjects(page: pa.Table, source: TableSource) -> tuple[Any, NDArray[np.bool
         return constant, np.ones(page.num_rows, dtype=bool)
     subjects = page.column(source.subject.column).cast(pa.string())
     length = pc.utf8_length(subjects)
-    usable = pc.and_(
-        pc.and_(pc.greater(length, 0), pc.less_equal(length, _LONGEST_SUBJECT)),
-        pc.utf8_is_printable(subjects),
+    # As `subject_key` reads one: the database would refuse the whole batch for one that is too long for it.
+    is_short = pc.and_(
+        pc.less_equal(length, _LONGEST_SUBJECT),
+        pc.less_equal(pc.binary_length(subjects), LONGEST_SUBJECT_BYTES),
     )
+    usable = pc.and_(pc.and_(pc.greater(length, 0), is_short), pc.utf8_is_printable(subjects))
     return subjects, usable.fill_null(False).to_numpy(zero_copy_only=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, LiteralString
 
 from psycopg import sql
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disarray.backfill.table_layout import Column
+
+
+_LENGTH = re.compile(r"(?<=character varying)\([0-9]+\)|(?<=numeric)\([0-9,]+\)")
 
 
 def own_sql(text: str) -> sql.Composable:
@@ -29,8 +33,13 @@ def type_of(column: Column) -> sql.Composable:
 
 
 def array_of(column: Column) -> sql.Composable:
-    """The type of an array of values of a column."""
-    return sql.SQL(f"{column.type_text}[]")
+    """The type of an array of values of a column, without its length: a cast to it would cut values off silently.
+
+    The assignment that follows knows the length, and refuses what does not fit.
+    """
+    if column.type_name == "bpchar":
+        return sql.SQL("bpchar[]")
+    return sql.SQL(f"{_LENGTH.sub('', column.type_text)}[]")
 
 
 def listed(columns: Sequence[Column], suffix: sql.SQL | None = None) -> sql.Composed:

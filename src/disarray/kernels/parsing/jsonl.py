@@ -221,11 +221,12 @@ def _load(text: str, wanted: _Wanted) -> dict[str, str]:
         raise RowRejected(RejectReason.LINE_TOO_LONG)
     try:
         value = _DECODER.decode(text)
+        if not isinstance(value, dict):
+            raise RowRejected(RejectReason.BAD_JSON)
+        leaves = _leaves(value, wanted)
     except (ValueError, RecursionError):
+        # Also a list that can be read and not be written as text again.
         raise RowRejected(RejectReason.BAD_JSON) from None
-    if not isinstance(value, dict):
-        raise RowRejected(RejectReason.BAD_JSON)
-    leaves = _leaves(value, wanted)
     text = "".join([*leaves, *leaves.values()])
     if "\0" in text:
         raise RowRejected(RejectReason.NUL_BYTE)

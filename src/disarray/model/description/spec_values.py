@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 Choice = TypeVar("Choice", bound=StrEnum)
 
+LONGEST_SUBJECT_BYTES = 256  # what check_subject of the database takes
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _ASCII_PROBE = "\r\n\t ,;|\"'#+-.0123456789ABCXYZabcxyz"
 
@@ -55,9 +56,16 @@ def name(value: object) -> str:
 
 
 def subject_key(value: object) -> str:
-    """A subject's name: printable, not endless."""
-    if not isinstance(value, str) or not 0 < len(value) <= 200 or not value.isprintable():
-        raise MisfitError("a subject of 1 to 200 printable characters")
+    """A subject's name: printable, not endless, and no longer than the database takes."""
+    if (
+        not isinstance(value, str)
+        or not 0 < len(value) <= 200
+        or not value.isprintable()
+        or len(value.encode(errors="replace")) > LONGEST_SUBJECT_BYTES
+    ):
+        raise MisfitError(
+            f"a subject of 1 to 200 printable characters and at most {LONGEST_SUBJECT_BYTES} bytes"
+        )
     return value
 
 

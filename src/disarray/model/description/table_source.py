@@ -211,8 +211,8 @@ def _url(value: object) -> SourceUrl:
         case {"file": str(path), **more} if path and not more:
             return SourceUrl(UrlOrigin.FILE, path)
         case str(url) if url:
-            authority = url.partition("://")[2].partition("/")[0]
-            if ":" in authority.rpartition("@")[0] or "password" in url.lower():
+            # Up to the last @: a password may hold a slash that should have been written as %2F.
+            if ":" in url.partition("://")[2].rpartition("@")[0] or "password" in url.lower():
                 raise MisfitError(
                     expected, found="a url with a password", hint="a secret is not written here"
                 )

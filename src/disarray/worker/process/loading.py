@@ -30,7 +30,8 @@ class DestinationThread:
         repeat(
             self._load,
             stop,
-            breakers=[self.database, self.loader.breaker],
+            # Its own first: whoever waits for a target must not hold the turn to try our database.
+            breakers=[self.loader.breaker, self.database],
             every_seconds=self.loader.settings.every_seconds,
             failure=f"destination {self.loader.destination.name} waits",
             away=(DatabaseUnavailableError, DestinationError),

@@ -67,11 +67,15 @@ def pull_all(puller: TablePuller, stop: threading.Event) -> tuple[int, dict[str,
     failures: dict[str, str] = {}
     for source in puller.sources:
         batches = puller.pull(source, is_asked_for=True)
+        was_read = False
         try:
             for pulled in batches:
+                was_read = True
                 rows += pulled.counts.taken
                 if stop.is_set():
                     return rows, failures
+            if not was_read and (holder := puller.holder_of(source)) is not None:
+                failures[source.name] = f"it is being read by {holder}: its newest rows may not be in yet"
         except (DatabaseUnavailableError, ConfigError):
             raise
         except DisarrayError as error:

@@ -286,6 +286,15 @@ begin
                     where
                         summary.dataset = notice.dataset
                         and summary.subject_key = notice.subject_key
+                ) and not exists (
+                    -- Before it was defined anew it may have had no metrics.
+                    select
+                    from subject_commit as later
+                    where
+                        later.dataset = notice.dataset
+                        and later.subject_key = notice.subject_key
+                        and later.commit_seq > notice.commit_seq
+                        and later.is_redefined
                 ) then 'values go on after ' || notice.changed_to
             end,
             case when not exists (select from dataset_version as known where known.dataset = notice.dataset) then 'there is no such dataset' end,

@@ -92,7 +92,8 @@ create function disarray.claim_destination(
     p_destination text,
     p_instance_name text,
     p_incarnation bigint,
-    p_lease_seconds integer default 300
+    p_lease_seconds integer default 300,
+    p_definition jsonb default null
 )
 returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
 language plpgsql
@@ -120,7 +121,8 @@ begin
         raise exception 'there is no destination %. Nothing was claimed.', quote_literal(left(p_destination, 200))
         using errcode = 'DA001';
     end if;
-    if v_known.paused_at is not null then
+    -- A worker that was not started again since would load into what is no longer asked for, and call it done.
+    if v_known.paused_at is not null or v_known.definition is distinct from coalesce(p_definition, v_known.definition) then
         return;
     end if;
     insert into destination_position (destination, subject_key, dataset, available_at)
@@ -219,7 +221,7 @@ begin
         position.failure_count;
 end
 $$;
-comment on function disarray.claim_destination(text, text, bigint, integer) is
+comment on function disarray.claim_destination(text, text, bigint, integer, jsonb) is
     'Take the turn to load one subject that is behind, of those that wait longest: one row with its position, the newest commit and the '
     'fence; none where all is loaded, held, put off or paused.';
 

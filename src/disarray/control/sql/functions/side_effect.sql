@@ -133,6 +133,7 @@ set extra_float_digits = 1
 as $$
 declare
     v_most_spans constant integer := 100;
+    v_most_uris constant integer := 20;
     v_told record;
     v_larger bigint;
     v_spans jsonb;
@@ -145,7 +146,14 @@ begin
     loop
         select
             count(*),
-            jsonb_agg(disarray.span_document(larger.span) order by larger.place) filter (where larger.place <= v_most_spans)
+            jsonb_agg(
+                -- Each span names all files of the commit, which may be thousands.
+                disarray.span_document(larger.span) || jsonb_build_object(
+                    'source_uris', (larger.span).source_uris[1:v_most_uris],
+                    'source_count', coalesce(cardinality((larger.span).source_uris), 0)
+                )
+                order by larger.place
+            ) filter (where larger.place <= v_most_spans)
         into v_larger, v_spans
         from (
             select
