@@ -185,3 +185,9 @@ def test_a_job_that_nobody_can_read_ends_no_worker(shop: Shop, monkeypatch: pyte
     finally:
         stop.set()
         thread.join()
+
+
+@pytest.mark.parametrize("table", ["orders", ".orders", "shop."])
+def test_a_table_without_its_schema_is_refused(table: str) -> None:
+    with pytest.raises(SpecError, match=r"source\.table: expected schema\.table"):
+        spec_of(ADD_ONE, {"source": {"table": table}})

@@ -210,13 +210,21 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
 
 def _source(table: Table) -> Source:
     found = Source(
-        table=table.required("table", text, ""),
+        table=table.required("table", _qualified, ""),
         cursor=table.required("cursor_column", several(text, at_least=1), ("",)),
         where=table.optional("where", text, None),
         batch_rows=table.optional("batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 1_000),
         url=table.optional("url", _secret, None),
     )
     table.close()
+    return found
+
+
+def _qualified(value: object) -> str:
+    """A table with its schema: a name alone may be another table in the session of another worker."""
+    found = text(value)
+    if not all(found.partition(".")):
+        raise MisfitError("schema.table")
     return found
 
 
