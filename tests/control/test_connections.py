@@ -118,6 +118,23 @@ def test_a_dsn_that_cannot_be_read_is_refused_and_not_printed(dsn: str) -> None:
         assert "s3cret" not in printed.replace(repr(dsn), "")
 
 
+def test_a_password_with_a_slash_is_refused_and_no_part_of_it_is_printed() -> None:
+    with pytest.raises(ConfigError, match="%2F") as refused:
+        connections.connect("postgresql://app:s3cr/et@127.0.0.1:5432/db")
+    assert "s3cr" not in str(refused.value)
+
+
+def test_a_limit_that_one_statement_meets_is_no_outage(dsn: str) -> None:
+    with connections.connect(dsn) as connection:
+        connection.execute("set temp_file_limit = '1MB'")
+        connection.execute("set work_mem = '64kB'")
+        with pytest.raises(ControlError, match="53400") as refused, translated_errors():
+            connection.execute(
+                "select count(*) from (select n from generate_series(1, 1000000) as n order by n desc) as s"
+            )
+    assert not isinstance(refused.value, DatabaseUnavailableError)
+
+
 def test_the_limits_are_in_force_from_the_first_statement_on(dsn: str) -> None:
     limits = SessionLimits(statement_ms=1234, lock_ms=567, idle_in_transaction_ms=891, tcp_ms=2345)
     with connections.connect(dsn, limits=limits, application_name="a worker") as connection:

@@ -72,6 +72,7 @@ def test_every_fault_is_named_at_once(tmp_path: Path) -> None:
     [
         (('{ env = "HISTORIAN_URL" }', '"postgresql://me:s3cret@host/db"'), "secret is not written here"),
         (('{ env = "HISTORIAN_URL" }', '{ password = "s3cret" }'), "expected { env"),
+        (('{ env = "HISTORIAN_URL" }', '"postgresql://app:s3cret/x@host:5432/db"'), "a url with a password"),
         (('{ env = "HISTORIAN_URL" }', '"mysql://host/db"'), "postgresql:// or sqlite://"),
         (('table = "public.readings"', ""), "one of table and query"),
         (('table = "public.readings"', 'query = "delete from readings"'), "begins with select"),
