@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from disarray.control.destinations import decide_destination, list_destination_subjects, list_destinations
 from disarray.errors import DestinationMisfitError
+from disarray.sinks.destination_delta_log import trim_log
 from tests.reading_lines import HEADER
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.test_destination_faults import OTHER, SAME
@@ -222,3 +225,20 @@ def test_a_destination_that_is_pointed_at_another_dataset_has_nothing_of_the_for
     plant.ingest(path)
     plant.load()
     assert plant.differences() == {}
+
+
+def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_read(tmp_path: Path) -> None:
+    rows = pa.table({"number": [0]})
+    for number in range(12):
+        write_deltalake(tmp_path, rows.set_column(0, "number", [[number]]), mode="overwrite")
+        if number % 3 == 2:
+            DeltaTable(tmp_path).create_checkpoint()
+    assert trim_log(str(tmp_path), keep=4) > 0
+    assert DeltaTable(tmp_path).to_pyarrow_table().column("number").to_pylist() == [11]
+    for version in range(7, 12):
+        table = DeltaTable(tmp_path, version=version)
+        assert table.to_pyarrow_table().column("number").to_pylist() == [version]
+    left = sorted(path.name[:20] for path in (tmp_path / "_delta_log").glob("*.json"))
+    assert left[0] == f"{5:020d}"
+    write_deltalake(tmp_path, rows, mode="append")
+    assert trim_log(str(tmp_path), keep=100) == 0

@@ -22,6 +22,7 @@ from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
+from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
 from disarray.sinks.destination_shape import SUBJECT
 
 if TYPE_CHECKING:
@@ -91,16 +92,20 @@ class DeltaLoader:
     def prepare(self) -> None:
         """Make the table where there is none, add columns that are new, refuse one that does not fit."""
         from deltalake import DeltaTable, Field, Schema
+        from deltalake.exceptions import TableNotFoundError
 
         with self._errors():
-            if not DeltaTable.is_deltatable(self.path):
+            try:
+                table = DeltaTable(self.path)
+            except TableNotFoundError:
                 if not self.destination.creates:
                     raise DestinationMisfitError(
                         f"there is no {self.destination.target.shown}. Nothing was loaded. Say create = true"
-                    )
+                    ) from None
                 Path(self.path).mkdir(parents=True, exist_ok=True)
-                DeltaTable.create(self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore")
-            table = DeltaTable(self.path)
+                table = DeltaTable.create(
+                    self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore"
+                )
             wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
             found = {each.name: each.type for each in table.schema().fields}
             faults = [
@@ -135,6 +140,7 @@ class DeltaLoader:
         with self._errors():
             table = DeltaTable(self.path)
             table.optimize.compact()
+            trim_log(self.path)
             return len(
                 table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
             )
@@ -196,6 +202,8 @@ class DeltaLoader:
                     ),
                 )
             failpoint("destination.merged", about=self.destination.name)
+            if table.version() % TRIM_EVERY == 0:
+                trim_log(self.path)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
     def _pieces(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> Iterator[pa.Table]:

@@ -81,7 +81,8 @@ def make_services(
     for loader in place.loaders():
         name = f"destination {loader.destination.name}"
         thread = DestinationThread(loader, scheduler.breaker)
-        services[name] = ThreadService(name, thread.run, ended=stop)
+        scheduler.followers.append(thread.wake)
+        services[name] = ThreadService(name, thread.run, ended=stop, wake=thread.wake)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)
