@@ -237,6 +237,8 @@ span_delta                    -      -         -       -         -
 lock_quarantined              -      -         -       -         -
 put_files                     -      -         -       -         -
 enqueue_requests              -      -         -       -         -
+enqueue_repeated_requests     -      -         -       -         -
+other_escaped_spelling        -      -         -       -         -
 enqueue_request               -      -         -       -         -
 caller                        -      -         -       -         -
 decision_of                   -      -         -       -         -
