@@ -309,6 +309,9 @@ renew_destination             -      -         yes     -         -
 advance_destination           -      -         yes     -         -
 end_destination_turn          -      -         yes     -         -
 note_destination_error        -      -         yes     -         -
+restart_destination           -      -         yes     -         -
+list_unasked_subjects         -      -         yes     -         -
+end_destination_sweep         -      -         yes     -         -
 list_destinations             -      -         yes     yes       yes
 list_destination_subjects     -      -         yes     yes       yes
 destination_lag               -      -         -       -         -

@@ -438,13 +438,16 @@ def everything_about_destinations(session: Connection) -> set[str]:
     assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
+    destinations.restart_destination(session, "copy")
+    assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
+    destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
     assert destinations.forget_destination(session, "copy", **decision) > 0
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
-        "forget_destination",
+        "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
     }  # fmt: skip
 
 

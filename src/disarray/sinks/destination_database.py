@@ -6,7 +6,7 @@ The one module of this room that imports psycopg: a target may be a database tha
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ from disarray.errors import (
     DestinationError,
     DestinationMisfitError,
     DestinationUnavailableError,
-    LeaseLostError,
+    TargetFencedError,
     UnloadableRowsError,
     UnstorableTextError,
 )
@@ -26,17 +26,18 @@ from disarray.failpoints import failpoint
 from disarray.kernels.binary_copy import HEADER, TRAILER, encode_rows
 from disarray.model.description.destination import Load
 from disarray.model.segments import FIRST_US, datetime_of
-from disarray.sinks.destination_changes import END_US, Span, without
+from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, without
 from disarray.sinks.destination_table_check import check_table
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from disarray.control.connections import Connection
     from disarray.control.destinations import LoadTurn
     from disarray.model.description.destination import Destination
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_statements import Statements
+    from disarray.sinks.destination_targets import ListUnasked
 
 # Statements may take long where much is loaded: the lease is renewed meanwhile by another thread.
 _LONGEST_STATEMENT_MS = 1_800_000
@@ -48,6 +49,11 @@ class Loaded:
 
     rows_loaded: int
     rows_deleted: int
+    is_whole: bool = False  # more than was asked for, because the target had not what it was believed to have
+    is_target_touched: bool = True
+
+
+UNTOUCHED = Loaded(0, 0, is_target_touched=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +81,15 @@ class TableLoader:
             if self.is_same:
                 self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
                 self.connection.execute("set local idle_in_transaction_session_timeout = 0")
-            else:
-                self._take_position(turn)
+            elif not self._take_position(turn):
+                rows = replace(rows, changes=WHOLE)
             self.connection.execute(self.statements.create_staged().encode())
             try:
                 staged = self._stage(rows)
             except UnstorableTextError as error:
                 raise UnloadableRowsError(str(error)) from error
             failpoint("destination.staged", self.connection, about=self.destination.name)
-            loaded = self._merge(turn, without(rows.changes.spans, rows.kept), staged)
+            loaded = self._merge(turn, rows, staged)
             failpoint("destination.merged", self.connection, about=self.destination.name)
             if finish is not None:
                 finish(loaded)
@@ -101,20 +107,35 @@ class TableLoader:
                 for statement in self.statements.vacuum()
             )
 
-    def _take_position(self, turn: LoadTurn) -> None:
-        found = self.connection.execute(
-            self.statements.take_position().encode(),
-            {
-                "destination": turn.destination,
-                "subject": turn.subject_key,
-                "fence": turn.fence,
-                "commit_seq": turn.newest_seq,
-            },
-        ).fetchone()
-        if found is None:
-            raise LeaseLostError(
-                f"a later load of {turn.subject_key} was here before this one (fence {turn.fence}). Nothing was changed"
-            )
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        """Delete what subjects have that are not asked for; who still loads one of them is refused.
+
+        Of a database that others load as well, only those that we loaded.
+        """
+        found = self.statements.list_subjects() if self.is_same else self.statements.list_positions()
+        about = {"destination": turn.destination, "fence": turn.fence, "commit_seq": 0}
+        with target_errors(self.destination):
+            subjects = [subject for (subject,) in self.connection.execute(found.encode(), about)]
+            for subject_key in list_unasked(subjects):
+                with self.connection.transaction():
+                    about |= {"subject": subject_key}
+                    if not self.is_same:
+                        self.connection.execute(self.statements.move_position().encode(), about)
+                    self.connection.execute(self.statements.delete_subject().encode(), about)
+
+    def _take_position(self, turn: LoadTurn) -> bool:
+        """Whether the last load of the subject is one that we know of."""
+        about = {
+            "destination": turn.destination,
+            "subject": turn.subject_key,
+            "fence": turn.fence,
+            "commit_seq": turn.newest_seq,
+        }
+        [former] = self.connection.execute(self.statements.lock_position().encode(), about).fetchone() or [0]
+        if former > turn.fence:
+            raise TargetFencedError(fenced_message(self.destination, turn, former), target_fence=former)
+        self.connection.execute(self.statements.move_position().encode(), about)
+        return turn.follows(former)
 
     def _stage(self, rows: SubjectRows) -> int:
         staged = 0
@@ -129,7 +150,8 @@ class TableLoader:
             copy.write(TRAILER)
         return staged
 
-    def _merge(self, turn: LoadTurn, spans: Sequence[Span], staged: int) -> Loaded:
+    def _merge(self, turn: LoadTurn, rows: SubjectRows, staged: int) -> Loaded:
+        spans = without(rows.changes.spans, rows.kept)
         if not spans and not staged:
             return Loaded(0, 0)
         if staged:
@@ -142,11 +164,12 @@ class TableLoader:
             "first": _instant(spans[0].from_us) if spans else "infinity",
             "last": _instant(spans[-1].to_us) if spans else "-infinity",
         }
-        deleted, loaded = (
+        is_whole = rows.changes.is_whole
+        *deleted, loaded = (
             self.connection.execute(statement.encode(), parameters).rowcount
-            for statement in self.statements.merge()
+            for statement in self.statements.merge(is_whole=is_whole, is_everything=spans == (EVERYTHING,))
         )
-        return Loaded(loaded, deleted)
+        return Loaded(loaded, sum(deleted), is_whole=is_whole)
 
 
 @contextmanager
@@ -193,6 +216,16 @@ def _translated(error: psycopg.Error, destination: Destination) -> DestinationEr
     if code.startswith(("22", "23")):
         return UnloadableRowsError(f"{shown} refuses a row: {message}. Nothing of this subject was loaded")
     return DestinationMisfitError(f"{shown} cannot be loaded: {message}. Nothing was loaded")
+
+
+def fenced_message(destination: Destination, turn: LoadTurn, target_fence: int) -> str:
+    """For whoever looks why a subject is not loaded."""
+    return (
+        f"{destination.target.shown} knows a later load of {turn.subject_key} than this one (fence {target_fence} "
+        f"after {turn.fence}). Nothing was changed. Unless another worker did it meanwhile, the database of disarray "
+        "was restored from a backup, its clock was set back, or another installation loads under this name. Everything "
+        "is loaded at the next attempt"
+    )
 
 
 def _without_secrets(error: psycopg.Error) -> str:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Protocol, assert_never
 
 from disarray.errors import DestinationMisfitError
 from disarray.model.description.destination import DeltaTarget, TableTarget
-from disarray.sinks.destination_database import Loaded, TableLoader, open_target
+from disarray.sinks.destination_database import UNTOUCHED, Loaded, TableLoader, open_target
 from disarray.sinks.destination_statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from disarray.sinks.destination_shape import Shape
 
     Advance = Callable[[Connection, Loaded], None]
+    ListUnasked = Callable[[Sequence[str]], Sequence[str]]
 
 
 class OpenTarget(Protocol):
@@ -34,6 +35,10 @@ class OpenTarget(Protocol):
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         """Load, and note it with `advance` on a connection to our database: with the load where that can be."""
+        ...
+
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        """Delete rows of subjects that it is not to have, of those that may have any."""
         ...
 
     def vacuum(self) -> int:
@@ -53,6 +58,9 @@ class SameDatabase:
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         return self.loader.load(turn, rows, finish=lambda loaded: advance(self.loader.connection, loaded))
 
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        self.loader.sweep(turn, list_unasked)
+
     def vacuum(self) -> int:
         return self.loader.vacuum()
 
@@ -68,10 +76,13 @@ class Elsewhere:
         self.loader.prepare()
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
-        loaded = self.loader.load(turn, rows) if rows.changes.spans else Loaded(0, 0)
+        loaded = self.loader.load(turn, rows) if rows.changes.spans else UNTOUCHED
         with self.pool.connection() as connection:
             advance(connection, loaded)
         return loaded
+
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        self.loader.sweep(turn, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
