@@ -134,6 +134,8 @@ clear_rows                    -      -         yes     -         -
 list_copies                   -      -         yes     yes       yes
 name_sources                  -      -         yes     yes       yes
 put_view                      -      -         -       yes       -
+grant_view_creation           -      -         -       yes       -
+revoke_view_creation          -      -         -       yes       -
 drop_view                     -      -         -       yes       -
 claim_view                    -      -         yes     -         -
 begin_view_refresh            -      -         yes     -         -
@@ -143,6 +145,8 @@ list_view_refreshes           -      -         yes     yes       yes
 committed_subjects            -      -         -       -         -
 note_view_position            -      -         -       -         -
 view_is_stale                 -      -         -       -         -
+set_views_aside               -      -         -       -         -
+make_views_anew               -      -         -       -         -
 assert_view_held              -      -         -       -         -
 number_sources                -      -         yes     -         -
 number_values                 -      -         yes     -         -

@@ -313,7 +313,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
-        "drop_view",
+        "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
 
 
@@ -671,6 +671,10 @@ def everything_about_a_view(session: Connection) -> None:
     assert (known.commit_position, known.is_stale) == (position, False)
     assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
     assert views.drop_view(session, "counts")
+    may_create = "select has_schema_privilege('disarray_views', 'telemetry', 'create')"
+    with views.creation_granted(session):
+        assert session.execute(may_create).fetchone() == (True,)
+    assert session.execute(may_create).fetchone() == (False,)
 
 
 def everything_about_a_definition(session: Connection) -> None:

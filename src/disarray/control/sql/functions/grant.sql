@@ -27,7 +27,9 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
-grant usage, create on schema telemetry to disarray_views;
+grant usage on schema telemetry to disarray_views;
+-- Workers may become it: see grant_view_creation.
+revoke create on schema telemetry from disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -141,6 +143,8 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
+    disarray.grant_view_creation,
+    disarray.revoke_view_creation,
     disarray.decide_destination,
     disarray.forget_destination,
     disarray.resend_side_effects,
