@@ -173,7 +173,7 @@ def test_a_database_that_is_away_is_tried_again_and_costs_no_attempt(
     def cut_off(*_: object) -> object:
         raise DatabaseUnavailableError("the server closed the connection")
 
-    monkeypatch.setattr(worker._session.kind, "read", cut_off)
+    monkeypatch.setitem(vars(worker._session.kind), "read", cut_off)
     with pytest.raises(DatabaseUnavailableError):
         worker.step()
     [chunk, *_] = backfills.list_backfill_chunks(shop.connection, job_id)

@@ -192,7 +192,7 @@ def test_a_worker_that_froze_past_its_lease_changes_nothing(
             assert step.wait_seconds == 0
         return known
 
-    monkeypatch.setattr(frozen._session.kind, "read", freeze)
+    monkeypatch.setitem(vars(frozen._session.kind), "read", freeze)
     commit = frozen._commit_here
 
     def commit_late(*given: Any) -> None:
@@ -210,7 +210,9 @@ def test_a_worker_that_froze_past_its_lease_changes_nothing(
 
 def test_a_plan_tries_a_chunk_and_leaves_nothing(shop: Shop) -> None:
     plan = plan_backfill(shop.dsn, spec_of(ADD_ONE))
-    assert (plan.rows, plan.chunks, plan.sample_rows, plan.sample_rows_written) == (100, 5, 20, 20)
+    assert plan.sample is not None
+    assert plan.expected_seconds is not None
+    assert (plan.rows, plan.chunks, plan.sample.rows, plan.sample.rows_written) == (100, 5, 20, 20)
     assert plan.bytes > 0
     assert plan.expected_seconds > 0
     assert shop.effects() == {0}

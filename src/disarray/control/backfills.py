@@ -157,13 +157,18 @@ class HeldChunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChunkResult:
-    """What a chunk did, and its stretch of the table right after: how many rows, and their checksum (32 hex digits)."""
+    """What a chunk did, and its stretch right after: how many rows, and their checksum (32 hex digits).
+
+    `written_xid` is the transaction that wrote rows of a user's table; `details` is what a kind has to say besides, at
+    most 100,000 bytes of JSON.
+    """
 
     rows_written: int
     rows_read_again: int
     rows_after: int
     checksum: str
-    written_xid: str
+    written_xid: str | None = None
+    details: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -185,6 +190,7 @@ class ChunkRecord:
     rows_after: int | None
     checksum: str | None
     written_xid: str | None
+    details: dict[str, Any] | None
     seconds: float | None
     ended_at: datetime | None
 
@@ -282,7 +288,8 @@ def complete_backfill_chunk(
     """End a chunk, in the transaction that wrote its rows."""
     call(
         connection,
-        "select disarray.complete_backfill_chunk(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::float8, %s::float8, %s)",
+        "select disarray.complete_backfill_chunk(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::float8, %s::float8, %s,"
+        " %s)",
         (
             *chunk.key,
             result.rows_written,
@@ -293,6 +300,7 @@ def complete_backfill_chunk(
             seconds,
             seconds_per_row,
             chunk_rows,
+            None if result.details is None else Jsonb(result.details),
         ),
     )
 

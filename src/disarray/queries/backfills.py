@@ -24,7 +24,7 @@ class Backfill:
     job_id: int
     name: str
     kind: str
-    table: str
+    target: str
     state: str
     state_reason: str | None
     rows_estimated: int
@@ -109,7 +109,8 @@ def _progress(record: BackfillRecord) -> dict[str, Any]:
     left = max(record.rows_estimated - record.rows_done, 0)
     is_active = record.state == "running" and rate > 0
     return {
-        "table": record.description["source"]["table"],
+        # Jobs of before the kinds were several do not say it.
+        "target": record.description.get("target") or record.description["source"]["table"],
         "rows_per_second": round(rate, 1),
         "eta_seconds": round(left / rate, 1) if is_active else None,
     }

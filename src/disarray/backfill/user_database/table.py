@@ -26,7 +26,7 @@ from disarray.errors import BackfillTargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.backfill.description import BackfillSpec
+    from disarray.backfill.description import UpdateSpec
     from disarray.backfill.table_layout import TableLayout
     from disarray.control.connections import Connection
 
@@ -59,7 +59,7 @@ class RowsRead:
 class UserTable:
     """The table of one job, as it was when it was looked at."""
 
-    def __init__(self, spec: BackfillSpec, layout: TableLayout) -> None:
+    def __init__(self, spec: UpdateSpec, layout: TableLayout) -> None:
         self.spec = spec
         self.layout = layout
         self.cursor = [layout.column(name) for name in spec.source.cursor]

@@ -452,7 +452,8 @@ create function disarray.complete_backfill_chunk(
     p_written_xid text,
     p_seconds double precision,
     p_seconds_per_row double precision,
-    p_chunk_rows integer
+    p_chunk_rows integer,
+    p_details jsonb
 )
 returns void
 language plpgsql
@@ -461,6 +462,10 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform assert_backfill_chunk_held(p_job_id, p_chunk_no, p_instance_name, p_incarnation, p_fence);
+    if octet_length(p_details::text) > 100000 then
+        raise exception 'a chunk has details of at most 100000 bytes. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
     update backfill_chunk as chunk
     set
         state = 'done',
@@ -469,6 +474,7 @@ begin
         rows_after = p_rows_after,
         checksum = p_checksum,
         written_xid = p_written_xid,
+        details = p_details,
         seconds = p_seconds,
         ended_at = clock(),
         last_error = null,
@@ -486,8 +492,9 @@ begin
     where pace.job_id = p_job_id;
 end
 $$;
-comment on function disarray.complete_backfill_chunk(bigint, bigint, text, bigint, bigint, bigint, bigint, bigint, text, text, double precision, double precision, integer) is
-    'End a chunk in the transaction that wrote its rows: what was written, the checksum of the stretch as it is now, and how large the next chunk is.';
+comment on function disarray.complete_backfill_chunk(bigint, bigint, text, bigint, bigint, bigint, bigint, bigint, text, text, double precision, double precision, integer, jsonb) is
+    'End a chunk in the transaction that wrote its rows: what was written, the checksum of the stretch as it is now, how large the next chunk is, '
+    'and what its kind has to say about it.';
 
 create function disarray.fail_backfill_chunk(
     p_job_id bigint,
@@ -1030,6 +1037,7 @@ returns table (
     rows_after bigint,
     checksum text,
     written_xid text,
+    details jsonb,
     seconds double precision,
     ended_at timestamptz
 )
@@ -1054,6 +1062,7 @@ select
     chunk.rows_after,
     chunk.checksum,
     chunk.written_xid,
+    chunk.details,
     chunk.seconds,
     chunk.ended_at
 from backfill_chunk as chunk
