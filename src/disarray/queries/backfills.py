@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from disarray.control import backfills
+from disarray.control import backfill_chunks, backfills
 from disarray.control.backfills import BackfillRecord
 from disarray.control.connections import Connection
 from disarray.errors import UnknownBackfillError
@@ -24,7 +24,7 @@ class Backfill:
     job_id: int
     name: str
     kind: str
-    table: str
+    target: str
     state: str
     state_reason: str | None
     rows_estimated: int
@@ -94,7 +94,7 @@ def show_backfill(connection: Connection, *, job_id: int) -> BackfillDetails:
         raise UnknownBackfillError(
             f"there is no backfill job {job_id}. Nothing was changed. disarray backfill list names those that there are"
         )
-    dead = backfills.list_backfill_chunks(connection, job_id, state="dead", limit=_SHOWN_DEAD)
+    dead = backfill_chunks.list_backfill_chunks(connection, job_id, state="dead", limit=_SHOWN_DEAD)
     chunks = [document_of(DeadChunk, chunk) for chunk in dead]
     return document_of(BackfillDetails, found[0], dead_chunks=chunks, **_progress(found[0]))
 
@@ -109,7 +109,8 @@ def _progress(record: BackfillRecord) -> dict[str, Any]:
     left = max(record.rows_estimated - record.rows_done, 0)
     is_active = record.state == "running" and rate > 0
     return {
-        "table": record.description["source"]["table"],
+        # Jobs of before the kinds were several do not say it.
+        "target": record.description.get("target") or record.description["source"]["table"],
         "rows_per_second": round(rate, 1),
         "eta_seconds": round(left / rate, 1) if is_active else None,
     }

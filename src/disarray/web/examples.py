@@ -104,7 +104,7 @@ _OBJECTS: dict[str, object] = {
 _BACKFILL: dict[str, object] = {
     "kind": "update",
     "name": "fill_net",
-    "table": "shop.orders",
+    "target": "shop.orders",
     "state": "running",
     "rows_estimated": 5_000_000,
     "rows_done": 1_250_000,

@@ -53,7 +53,7 @@ def plan(context: typer.Context, file: JobFile, *, as_json: AsJson = False) -> N
     """Tell rows, bytes, chunks and time, and try one chunk that is rolled back. Nothing is changed."""
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
-        from disarray.backfill.description import read_spec
+        from disarray.backfill.job_file import read_spec
         from disarray.backfill.starting import plan_backfill
         from disarray.cli.support.backfill_report import plan_lines
     found = plan_backfill(database_dsn(config), read_spec(file, config))
@@ -77,7 +77,7 @@ def start(
     """Begin a backfill and work on it here until it has ended. Exits 1 unless it is verified."""
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
-        from disarray.backfill.description import read_spec
+        from disarray.backfill.job_file import read_spec
         from disarray.backfill.starting import start_backfill
     with control_session(context):
         pass  # the schema is there, and ours
@@ -126,7 +126,8 @@ def list_jobs(
     columns: Columns = {
         "job": lambda job: str(job.job_id),
         "name": "name",
-        "table": "table",
+        "kind": "kind",
+        "target": "target",
         "state": "state",
         "rows": lambda job: f"{job.rows_done:,} of {job.rows_estimated:,}",
         "dead chunks": "chunks_dead",
@@ -224,7 +225,7 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.chunk_worker import ChunkWorker
-        from disarray.backfill.job_session import open_job
+        from disarray.backfill.job_session import open_in_database, open_job
     from disarray.control.backfills import list_backfills
     from disarray.control.instances import register_instance
     from disarray.errors import InvalidRequestError
@@ -242,6 +243,7 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
         kind=job.kind,
         description=job.description,
         lease_seconds=lease,
+        open_kind=open_in_database,
     ) as session:
         worker = ChunkWorker(session, holder, lease_seconds=lease)
         if not worker.verify(is_asked_for=True):

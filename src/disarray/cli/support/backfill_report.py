@@ -18,17 +18,19 @@ _BAR = 20
 def plan_lines(plan: BackfillPlan) -> Iterator[str]:
     """A plan, sentence by sentence."""
     about = "about " if plan.is_estimate else ""
-    yield f"backfill {plan.name}: sets {', '.join(plan.columns)} of {plan.table}, by {', '.join(plan.cursor)}"
+    yield f"backfill {plan.name}: {plan.summary}"
     yield f"  rows      {about}{plan.rows:,} in {plan.bytes:,} bytes"
     yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} rows to begin with"
-    yield f"  expected  {plan.expected_seconds:.1f} s"
-    yield (
-        f"  sample    {counted(plan.sample_rows, 'row')} read, {plan.sample_rows_written:,} written in "
-        f"{plan.sample_seconds:.3f} s, and rolled back"
-    )
+    if plan.expected_seconds is not None:
+        yield f"  expected  {plan.expected_seconds:.1f} s"
+    if plan.sample is not None:
+        yield (
+            f"  sample    {counted(plan.sample.rows, 'row')} read, {plan.sample.rows_written:,} written in "
+            f"{plan.sample.seconds:.3f} s, and rolled back"
+        )
     if not plan.is_one_database:
         yield "  database  not that of disarray: each chunk leaves a mark there"
-    yield f"  check     {plan.row_check.replace(chr(10), '') if plan.row_check else 'checksums of chunks alone'}"
+    yield f"  check     {plan.proof}"
 
 
 def progress_line(job: Backfill) -> str:
@@ -48,7 +50,7 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     """A job with its limits, what holds it back, and its verdict."""
     description: dict[str, Any] = job.description
     processing, health = description["processing"], description["health"]
-    yield f"backfill {job.name} (job {job.job_id}) on {job.table}: {job.state}"
+    yield f"backfill {job.name} (job {job.job_id}) on {job.target}: {job.state}"
     if job.state_reason:
         yield f"  because      {job.state_reason}"
     yield f"  started      {shown_moment(job.started_at)} by {job.started_by}"

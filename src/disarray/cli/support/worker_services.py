@@ -15,6 +15,7 @@ from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
 from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.sinks.views import ViewRefresher
+from disarray.worker.process.backfill_kinds import WorkerKinds
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.loading import DestinationThread
@@ -108,6 +109,7 @@ def make_backfiller(
         holder=place.holder,
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
+        open_kind=WorkerKinds(place),
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}
