@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from disarray import config
 from disarray.backfill.chunk_worker import ChunkWorker
-from disarray.backfill.job_session import open_job
+from disarray.backfill.job_session import open_in_database, open_job
 from disarray.backfill.serving_jobs import JobServer
 from disarray.backfill.starting import start_backfill
 from disarray.control import backfills, destinations, raw_events, side_effects, sources
@@ -146,7 +146,13 @@ def write_neighbours(neighbours: Neighbours) -> None:
     with plant.pool.connection() as connection:
         [job] = backfills.list_active_backfills(connection)
         with open_job(
-            dsn, begun, job_key=job.job_key, kind=job.kind, description=job.description, lease_seconds=60
+            dsn,
+            begun,
+            job_key=job.job_key,
+            kind=job.kind,
+            description=job.description,
+            lease_seconds=60,
+            open_kind=open_in_database,
         ) as session:
             ChunkWorker(session, plant.place.holder, lease_seconds=60).step()
         backfills.decide_backfill(connection, begun, BackfillDecision.PAUSED, reason="the weekend", by="ada")
