@@ -305,6 +305,17 @@ end_source_turn               -      -         yes     -         -
 assert_source_held            -      -         -       -         -
 decide_source                 -      -         -       yes       -
 list_sources                  -      -         yes     yes       yes
+begin_source_load             -      -         yes     -         -
+find_source_load              -      -         yes     -         -
+lock_source_load              -      -         -       -         -
+settle_source_load            -      -         yes     -         -
+add_source_chunks             -      -         yes     -         -
+claim_source_chunks           -      -         yes     -         -
+renew_source_chunks           -      -         yes     -         -
+complete_source_chunk         -      -         yes     -         -
+release_source_chunks         -      -         yes     -         -
+end_source_load               -      -         yes     -         -
+list_source_loads             -      -         yes     yes       yes
 destination_follower          -      -         -       -         -
 register_destination          -      -         yes     -         -
 claim_destination             -      -         yes     -         -
