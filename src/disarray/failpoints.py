@@ -87,6 +87,8 @@ POINTS = {
     "destination.claimed": "a subject of a destination is claimed; nothing of it is looked up",
     "destination.staged": "in the target's transaction: the rows are in a temporary table, the target is as it was",
     "destination.merged": "in the target's transaction: the target has the new rows; COMMIT is not sent",
+    "destination.begun": "a large load: the target knows that pieces of it are missing; none is loaded",
+    "destination.pieced": "a large load: every piece is in the target, which knows of none missing only after this",
     "destination.committed": "the target has committed; where it is elsewhere, the position has not moved",
     "destination.advanced": "rows and position are committed; nobody but this thread has heard of it",
     "pull.ended": "the turn to read a table source is given back; nobody but this thread has heard of it",

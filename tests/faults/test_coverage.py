@@ -13,6 +13,8 @@ from tests.sources import (
     test_killed_loaders,
     test_killed_pullers,
 )
+from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
+from tests.sources import test_killed_deliveries, test_killed_drainers, test_killed_pullers
 
 
 def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
@@ -36,6 +38,7 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_producer.PRODUCERS,
         *test_views.VIEWS,
         *test_destination_faults.LOADERS,
+        *test_destination_pieces.POINTS,
         *test_killed_senders.SENDERS,
         *test_killed_senders.REPORTS,
         *test_killed_backfills.BACKFILLS,

@@ -60,8 +60,11 @@ class LoadTurn:
         )
 
     def follows(self, target_fence: int) -> bool:
-        """Whether a target that was last loaded under a fence has what this database believes it to have."""
-        return self.known_fences is None or target_fence in self.known_fences
+        """Whether a target that was last loaded under a fence has what this database believes it to have.
+
+        Nobody knows what it has under 0, or under the negative of a fence: pieces of that load are missing.
+        """
+        return target_fence > 0 and (self.known_fences is None or target_fence in self.known_fences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ DEFAULTS: Mapping[str, str] = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     # Tasks move descriptors, never rows: many shuffle partitions would be many empty tasks.
     "spark.sql.shuffle.partitions": "4",
+    # Pools share the cores: a large load of a destination holds up no pass.
+    "spark.scheduler.mode": "FAIR",
     # A second copy of a task would write its fragments twice.
     "spark.speculation": "false",
     "spark.python.worker.reuse": "true",

@@ -31,7 +31,7 @@ from disarray.model.breaker import Breaker
 from disarray.sinks.destination_changes import WHOLE, Changes, changes_of
 from disarray.sinks.destination_rows import SubjectRows, from_last_reading
 from disarray.sinks.destination_shape import shape_of
-from disarray.sinks.destination_targets import definition_of, opened_target
+from disarray.sinks.destination_targets import Cutting, definition_of, opened_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
     from disarray.control.queue import Holder
+    from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination
     from disarray.sinks.destination_database import Loaded
     from disarray.sinks.destination_targets import OpenTarget
@@ -54,10 +55,11 @@ _LONGEST_DELAY_SECONDS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class LoaderSettings:
-    """How often is looked for commits, and how long a turn holds; in seconds."""
+    """How often is looked for commits, and how long a turn holds, in seconds; what is too much for one transaction."""
 
     every_seconds: float = 2.0
     lease_seconds: int = 300
+    cut_readings: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,7 @@ class DestinationLoader:
     destination: Destination
     holder: Holder
     settings: LoaderSettings = field(default_factory=LoaderSettings)
+    runner: Runner | None = None  # None: no load is cut into tasks
     breaker: Breaker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -139,11 +142,16 @@ class DestinationLoader:
 
     @contextmanager
     def _opened(self) -> Iterator[OpenTarget]:
+        lease_seconds = self.settings.lease_seconds
+        cutting = None
+        if self.runner is not None:
+            cutting = Cutting(self.runner.beside("destinations"), self.settings.cut_readings, lease_seconds)
         with opened_target(
             self.destination,
             shape_of(self.destination),
             pool=self.pool,
-            lease_seconds=self.settings.lease_seconds,
+            lease_seconds=lease_seconds,
+            cutting=cutting,
         ) as target:
             target.prepare()
             yield target

@@ -124,6 +124,39 @@ class Statements:
             "loaded_at = clock_timestamp() where destination = %(destination)s and subject_key = %(subject)s"
         )
 
+    def begin_pieces(self) -> str:
+        """The negative of the fence says that the load is not whole yet."""
+        return self.move_position().replace("fence = %(fence)s", "fence = -%(fence)s")
+
+    def hold_piece(self) -> str:
+        """Waits for another task that loads the same piece."""
+        return "select pg_advisory_xact_lock(hashtextextended(%(destination)s || %(subject)s, %(number)s))"
+
+    def find_position(self) -> str:
+        return (
+            f"select fence from {self.positions} "
+            "where destination = %(destination)s and subject_key = %(subject)s"
+        )
+
+    def end_pieces(self) -> str:
+        return f"{self.move_position()} and fence = -%(fence)s"
+
+    def delete_timeless(self) -> str:
+        """Rows of the subject that are in no span at all."""
+        time = quoted(self.shape.target_name(self.shape.time))
+        return self._delete(f"{self._of_subject} and (target.{time} < 'infinity') is not true")
+
+    def has_rows(self, *, is_everything: bool) -> str:
+        there = self._of_subject if is_everything else self._in_spans
+        return f"select exists (select from {self.table} as target where {there})"
+
+    def copy_into_table(self) -> str:
+        return f"copy {self.table} ({_list(self._staged)}) from stdin (format binary)"
+
+    def lock_table(self) -> str:
+        """Nobody changes a type while rows come in."""
+        return f"lock table {self.table} in row exclusive mode"
+
     def forget_loads(self) -> str:
         """What every subject loaded is gone: their next loads find that none is known."""
         return f"update {self.positions} set fence = 0 where destination = %(destination)s"

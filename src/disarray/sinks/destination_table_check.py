@@ -108,6 +108,15 @@ def check_table(
         raise DestinationMisfitError(f"{target.shown} does not fit. Nothing was loaded: {'; '.join(faults)}")
 
 
+def has_our_types(connection: Connection, statements: Statements) -> bool:
+    """Whether binary COPY may write into the table itself: it would store the bits of one type as another, silently."""
+    found = {name: kind for name, kind, _ in connection.execute(_COLUMNS, (statements.table,))}
+    return all(
+        found.get(name) == kind or (kind == "text" and found.get(name) == "character varying")
+        for name, kind in statements.columns.items()
+    )
+
+
 def _exists(connection: Connection, relation: str) -> bool:
     [found] = connection.execute("select to_regclass(%s) is not null", (relation,)).fetchone() or [False]
     return bool(found)
