@@ -1,8 +1,8 @@
 """A Delta table of a destination: the months of a subject that changed are overwritten, each commit at most once.
 
 The application transaction of a subject has the number of the commit that was loaded, so that whoever reads the log of
-the table sees how far it is, and a load that comes late is refused: by that number, or by the table itself where two
-write at the same moment.
+the table sees how far it is. Another one has the fence of the load: one that comes late is refused by it, or by the
+table itself where two write at the same moment.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disarray.errors import DestinationMisfitError, DestinationUnavailableError, LeaseLostError
+from disarray.errors import (
+    DestinationConflictError,
+    DestinationMisfitError,
+    DestinationUnavailableError,
+    LeaseLostError,
+)
 from disarray.failpoints import failpoint
 from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 DATASET, MONTH = "dataset", "month"
 # Files that no version of the last week names are deleted; readers of older versions are told so by the table.
 _KEEP_HOURS = 168
+# How delta-rs begins to say that another version came first; what a disk refuses begins otherwise.
+_CONFLICT = "Failed to commit transaction"
 
 
 class _Stream:
@@ -145,6 +152,13 @@ class DeltaLoader:
         with self._errors():
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
             table = DeltaTable(self.path)
+            fence = table.transaction_version(f"{application}/fence")
+            if fence is not None and fence > turn.fence:
+                # By the commit alone, one that loads everything under a former definition would pass.
+                raise LeaseLostError(
+                    f"a later load of {turn.subject_key} was here before this one (fence {turn.fence}). Nothing was "
+                    "changed"
+                )
             done = table.transaction_version(application)
             if done is not None and done > turn.newest_seq:
                 raise LeaseLostError(
@@ -155,41 +169,55 @@ class DeltaLoader:
                 return Loaded(0, 0)
             whole_months = replace(rows, changes=in_months(rows.changes), kept=[])
             failpoint("destination.staged", about=self.destination.name)
-            stream = _Stream(self._pieces(table, turn, whole_months))
+            schema = self._whole_schema(table)
+            stream = _Stream(self._pieces(table, turn, whole_months, schema))
             with stream.own_errors():
                 write_deltalake(
                     table,
-                    pa.RecordBatchReader.from_batches(self.schema, stream),
+                    pa.RecordBatchReader.from_batches(schema, stream),
                     mode="overwrite",
                     predicate=predicate_of(
                         self.destination.dataset.name, turn.subject_key, whole_months.changes
                     ),
                     commit_properties=CommitProperties(
                         custom_metadata={"subject_key": turn.subject_key, "commit_seq": str(turn.newest_seq)},
-                        app_transactions=[Transaction(application, turn.newest_seq)],
+                        app_transactions=[
+                            Transaction(application, turn.newest_seq),
+                            Transaction(f"{application}/fence", turn.fence),
+                        ],
                     ),
                 )
             failpoint("destination.merged", about=self.destination.name)
         return Loaded(stream.rows, 0)
 
-    def _pieces(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> Iterator[pa.Table]:
-        yield from map(self._with_months, rows)
-        # Of sealed segments is known only after all others.
-        yield from self._kept_rows(table, turn, rows)
+    def _whole_schema(self, table: DeltaTable) -> pa.Schema:
+        """Our columns, and after them those that the table has got otherwise or from a former definition."""
+        has = pa.schema(table.schema().to_arrow())
+        return pa.schema([*self.schema, *(field for field in has if field.name not in self.schema.names)])
 
-    def _with_months(self, piece: pa.Table) -> pa.Table:
+    def _pieces(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> Iterator[pa.Table]:
+        yield from (self._with_months(piece, schema) for piece in rows)
+        # Of sealed segments is known only after all others.
+        yield from self._kept_rows(table, turn, rows, schema)
+
+    def _with_months(self, piece: pa.Table, schema: pa.Schema) -> pa.Table:
         months = pc.strftime(piece.column(self.shape.time), format="%Y-%m")
         constant = pa.repeat(self.destination.dataset.name, piece.num_rows)
-        return pa.table([constant, months, *piece.columns], schema=self.schema)
+        others = [pa.nulls(piece.num_rows, field.type) for field in list(schema)[len(self.schema) :]]
+        return pa.table([constant, months, *piece.columns, *others], schema=schema)
 
-    def _kept_rows(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> list[pa.Table]:
+    def _kept_rows(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> list[pa.Table]:
         """What the table has where readings are no longer kept: nobody could put it back."""
         if not rows.kept:
             return []
         has = table.to_pyarrow_table(
             filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", turn.subject_key)],
-            columns=self.schema.names,
-        ).cast(self.schema)
+            columns=schema.names,
+        ).cast(schema)
         spans = Changes(merged(rows.kept))
         instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
         is_kept = [spans.contains(at_us) and rows.changes.contains(at_us) for at_us in instants]
@@ -197,7 +225,7 @@ class DeltaLoader:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from deltalake.exceptions import DeltaError, SchemaMismatchError
+        from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
         shown = self.destination.target.shown
         try:
@@ -206,6 +234,10 @@ class DeltaLoader:
             raise DestinationMisfitError(f"{shown} does not fit: {error}. Nothing was loaded") from error
         except (DeltaError, OSError) as error:
             reason = " ".join(str(error).split())[:500]
+            if isinstance(error, CommitFailedError) and reason.startswith(_CONFLICT):
+                raise DestinationConflictError(
+                    f"{shown} was written by somebody else at the same moment. Nothing was changed"
+                ) from error
             raise DestinationUnavailableError(
                 f"{shown} cannot be written: {reason}. What is due waits"
             ) from error
