@@ -96,7 +96,7 @@ def open_workplace(
                 destinations=len(destinations),
             )
         )
-        runner = stack.enter_context(_open_runner(config, settings.runner))
+        runner = stack.enter_context(open_runner(config, settings.runner))
         with pool.connection() as connection:
             register_all(connection, datasets.values())
             register_all_hooks(connection, hooks.hooks)
@@ -150,7 +150,8 @@ def open_house(config: Config) -> Iterator[Workplace]:
 
 
 @contextmanager
-def _open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
+def open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
+    """Somewhere to run kernels; a session of Spark that is started for it is stopped afterwards."""
     from disarray.engine.runner import InProcessRunner, SparkRunner
 
     if kind is RunnerKind.IN_PROCESS:
