@@ -408,4 +408,11 @@ OPTIONS = (
         Kind.LENGTH,
         at_least=DAY,
     ),
+    Option(
+        "housekeeping.keep_backfills",
+        "90 d",
+        "how long backfills that have ended are kept, with their chunks and verdicts",
+        Kind.LENGTH,
+        at_least=DAY,
+    ),
 )

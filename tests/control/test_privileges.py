@@ -315,7 +315,13 @@ forget_destination            -      -         -       yes       -
 lock_backfill_scan            -      -         yes     -         -
 add_backfill_chunk            -      -         yes     -         -
 claim_backfill_chunk          -      -         yes     -         -
-assert_backfill_chunk_held    -      -         yes     -         -
+return_backfill_chunks        -      -         -       -         -
+judge_backfill_errors         -      -         -       -         -
+assert_backfill_chunk_held    -      -         -       -         -
+hold_backfill_chunk           -      -         yes     -         -
+renew_backfill_chunk          -      -         yes     -         -
+cut_backfill_chunk            -      -         yes     -         -
+forget_backfills              -      -         yes     -         -
 complete_backfill_chunk       -      -         yes     -         -
 fail_backfill_chunk           -      -         yes     -         -
 stop_backfill                 -      -         yes     -         -

@@ -19,6 +19,7 @@ from disarray.control import (
     audit_catalog,
     audit_intake,
     audit_ledger,
+    backfill_chunks,
     backfills,
     blacklist,
     catalog,
@@ -502,35 +503,42 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
     with session.transaction():
-        assert backfills.lock_backfill_scan(session, job_id, ahead=4) is not None
+        assert backfill_chunks.lock_backfill_scan(session, job_id, ahead=4) is not None
         for last in ("3", "6", "9"):
-            backfills.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
+            backfill_chunks.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
 
-    def claim() -> backfills.HeldChunk:
-        claimed = backfills.claim_backfill_chunk(session, job_id, holder, lease_seconds=60, max_attempts=1)
+    limits = backfill_chunks.FailureLimits(max_attempts=1, max_error_rate=1, alert_threshold=0)
+
+    def claim() -> backfill_chunks.HeldChunk:
+        claimed = backfill_chunks.claim_backfill_chunk(
+            session, job_id, holder, lease_seconds=60, limits=limits
+        )
         assert claimed.chunk_no is not None
         assert claimed.fence is not None
-        return backfills.HeldChunk(
+        return backfill_chunks.HeldChunk(
             job_id=job_id, chunk_no=claimed.chunk_no, cursor_from=None, cursor_to=("3",), rows_cut=3, attempts=1,
             fence=claimed.fence, holder=holder,
         )  # fmt: skip
 
     def fail(*, is_to_blame: bool) -> str:
-        return backfills.fail_backfill_chunk(
-            session, claim(), "bad", retry_delay_seconds=0, max_attempts=1, is_to_blame=is_to_blame,
-            max_error_rate=1, alert_threshold=0,
-        )  # fmt: skip
+        return backfill_chunks.fail_backfill_chunk(
+            session, claim(), "bad", retry_delay_seconds=0, is_to_blame=is_to_blame, limits=limits
+        )
 
-    result = backfills.ChunkResult(
+    result = backfill_chunks.ChunkResult(
         rows_written=3, rows_read_again=0, rows_after=3, checksum="0" * 32, written_xid="7"
     )
     for _ in range(2):
         held = claim()
-        backfills.assert_backfill_chunk_held(session, held)
-        backfills.complete_backfill_chunk(session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3)
+        backfill_chunks.renew_backfill_chunk(session, held, lease_seconds=60)
+        backfill_chunks.hold_backfill_chunk(session, held)
+        backfill_chunks.complete_backfill_chunk(
+            session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3
+        )
+    assert backfill_chunks.cut_backfill_chunk(session, claim(), "slow", cursor_to=["8"], rows=2) == 4
     assert (fail(is_to_blame=False), fail(is_to_blame=True)) == ("waiting", "dead")
     backfills.note_backfill_hold(session, job_id, "max_queue_age", "busy")
-    backfills.set_backfill_pace(session, job_id, rate_limit=5, max_concurrency=1, **decision)
+    backfills.set_backfill_pace(session, job_id, rate_limit=5000, max_concurrency=1, **decision)
     assert (
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.PAUSED, **decision) == "paused"
     )
@@ -538,7 +546,7 @@ def everything_about_backfills(session: Connection) -> set[str]:
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.RESUMED, **decision)
         == "running"
     )
-    assert fail(is_to_blame=True) == "dead"
+    assert (fail(is_to_blame=True), fail(is_to_blame=True)) == ("dead", "dead")
     fence = backfills.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
     assert fence is not None
     backfills.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
@@ -548,13 +556,15 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     backfills.stop_backfill(session, job_id, "late")
     [job] = backfills.list_backfills(session)
-    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 1)
-    assert len(backfills.list_backfill_chunks(session, job_id)) == 3
+    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 2)
+    assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
+    assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
     assert replays.list_backfill_findings(session, job_id) == []
     backfills.live_health(session)
     return {
-        "list_backfill_findings", "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
-        "assert_backfill_chunk_held", "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
+        "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
+        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disarray.backfill.description import ReplaySpec, spec_of_document
-from disarray.control import backfills, definitions, files, replays
+from disarray.control import backfill_chunks, backfills, definitions, files, replays
 from disarray.errors import InvalidRequestError
 from disarray.model.file_parts import part_name
 
@@ -46,7 +46,7 @@ def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -
     queued: set[str] = set()
     rebuilds = 0
     after: list[str] | None = None
-    while chunks := backfills.list_backfill_chunks(
+    while chunks := backfill_chunks.list_backfill_chunks(
         connection, job_id, state="done", limit=_PAGE, after=after
     ):
         for chunk in chunks:

@@ -96,6 +96,9 @@ class Verification:
 
     checksum_query: str | None = None
     check: str | None = None  # SQL that holds for every row that was transformed
+    derived_check: str | None = (
+        None  # the same, as it follows from the expressions; found when the job starts
+    )
     allows_changes: bool = False
 
 
@@ -158,24 +161,18 @@ class UpdateSpec(JobSpec):
 
     @property
     def row_check(self) -> str | None:
-        """SQL that holds for a transformed row: as given, or as follows from the expressions.
+        """SQL that holds for a transformed row: as given, or as follows from the expressions."""
+        return self.verification.check or self.verification.derived_check
 
-        It follows where all rows are transformed and no expression reads what the job writes: then an expression
-        gives the same again.
-        """
-        if self.verification.check is not None or not self.update.expressions or self.source.where:
-            return self.verification.check
+    @property
+    def reads_what_it_sets(self) -> bool:
+        """Whether an expression may read a column that the job writes: applied again it gives another value."""
         words = {
             word.casefold()
             for expression in self.update.expressions.values()
             for word in re.findall(r"\w+", expression)
         }
-        if words & {column.casefold() for column in self.set_columns}:
-            return None
-        return " and ".join(
-            f'("{column}" is not distinct from ({expression}\n))'
-            for column, expression in self.update.expressions.items()
-        )
+        return bool(words & {column.casefold() for column in self.set_columns})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

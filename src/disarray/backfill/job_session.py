@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 class JobSession:
     """One job, seen from one thread: `control` and `target` are one connection where the table is in our database."""
 
+    dsn: str  # of disarray's own database
     job_id: int
     spec: BackfillSpec
     kind: BackfillKind
@@ -64,6 +65,7 @@ def open_job(
             marks = Marks(opened.table.layout.schema, job_key)
             marks.prepare(target, create=opened.spec.update.create)
         yield JobSession(
+            dsn=dsn,
             job_id=job_id,
             spec=spec,
             kind=opened,

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from disarray.backfill.description import BackfillSpec
-    from disarray.control.backfills import ChunkRecord, ChunkResult, HeldChunk
+    from disarray.control.backfill_chunks import ChunkRecord, ChunkResult, HeldChunk
     from disarray.control.connections import Connection
 
 
@@ -69,8 +69,8 @@ class BackfillKind(Protocol):
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
-    ) -> Cut | None:
-        """The next chunk behind a cursor; None where no row is left."""
+    ) -> Cut:
+        """The next chunk behind a cursor; the last one reaches to `end`, with rows or without."""
         ...
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:

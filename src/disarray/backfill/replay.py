@@ -16,17 +16,17 @@ from disarray.backfill.description import ReplaySpec
 from disarray.backfill.job_session import open_in_database
 from disarray.backfill.kind import ChunkCheck, Cut, Extent
 from disarray.control import replays, status
-from disarray.control.backfills import ChunkResult
+from disarray.control.backfill_chunks import ChunkResult
 from disarray.engine.replay.subject_replay import replay_subject
-from disarray.errors import ConfigError
+from disarray.errors import ConfigError, HandedBackError
 from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from disarray.backfill.description import BackfillSpec, Replay
     from disarray.backfill.kind import BackfillKind, KindOpener
-    from disarray.control.backfills import ChunkRecord, HeldChunk
+    from disarray.control.backfill_chunks import ChunkRecord, HeldChunk
     from disarray.control.connections import Connection
     from disarray.engine.replay.subject_findings import SubjectReplayed
     from disarray.engine.runner import Runner
@@ -44,6 +44,7 @@ class ReplayMeans:
     runner: Runner
     lake: Lake
     datasets: Mapping[str, Dataset]
+    is_over: Callable[[], bool] = lambda: False  # whether a subject at work is to be given back
 
 
 @dataclass(frozen=True)
@@ -70,11 +71,11 @@ class ReplayKind:
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
-    ) -> Cut | None:
+    ) -> Cut:
         """The next subject, whole, however many readings it has: bases are carried on from segment to segment."""
         found = replays.next_replayed_subject(connection, after, **self._chosen)
         if found is None:
-            return None
+            return Cut(tuple(end), 0, is_last=True)
         to = found.subject_key, found.dataset
         return Cut(to, found.readings, is_last=to == tuple(end))
 
@@ -89,6 +90,7 @@ class ReplayKind:
             lake=self.means.lake,
             from_us=self.spec.replay.from_us,
             to_us=self.spec.replay.to_us,
+            on_step=self._go_on,
         )
         failpoint("replay.compared", connection, about=subject_key)
         return found
@@ -122,6 +124,10 @@ class ReplayKind:
         if details["unproven"] and not self.spec.replay.allows_vanished:
             changed.append(f"{where}: files that can no longer be read as they were: {details['unproven']}")
         return ChunkCheck(rows=details["readings"], failed=tuple(failed), changed=tuple(changed))
+
+    def _go_on(self) -> None:
+        if self.means.is_over():
+            raise HandedBackError("the time is up: the subject is given back, and nothing of it is stored")
 
     @property
     def _chosen(self) -> dict[str, Any]:

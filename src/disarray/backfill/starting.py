@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import document_of_spec
+from disarray.backfill.description import ReplaySpec, UpdateSpec, document_of_spec
 from disarray.backfill.job_session import open_connections, open_in_database
 from disarray.backfill.pacing import bounded_rows
+from disarray.backfill.user_database.row_check import with_derived_check
 from disarray.control import backfills
-from disarray.control.backfills import HeldChunk
+from disarray.control.backfill_chunks import HeldChunk
 from disarray.control.connections import undone
 from disarray.control.queue import Holder, Incarnation
 
@@ -57,6 +58,7 @@ def plan_backfill(dsn: str, spec: BackfillSpec, *, open_kind: KindOpener = open_
         open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target),
         open_kind(target, spec) as kind,
     ):
+        spec = _settled(target, spec)
         extent = kind.extent(target)
         chunk_rows = _first_rows(spec)
         sample = _sample(kind, target, extent, chunk_rows) if kind.can_be_undone else None
@@ -85,6 +87,7 @@ def start_backfill(
         open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target),
         open_kind(target, spec) as kind,
     ):
+        spec = _settled(target, spec)
         extent = kind.extent(target)
         return backfills.start_backfill(
             control,
@@ -102,14 +105,25 @@ def start_backfill(
         )
 
 
+def _settled(target: Connection, spec: BackfillSpec) -> BackfillSpec:
+    """The description with what only the database can tell about it."""
+    match spec:
+        case UpdateSpec():
+            return with_derived_check(target, spec)
+        case ReplaySpec():
+            return spec
+        case _:
+            assert_never(spec)
+
+
 def _first_rows(spec: BackfillSpec) -> int:
     return bounded_rows(spec.first_rows, processing=spec.processing, rate_limit=spec.processing.rate_limit)
 
 
 def _sample(kind: BackfillKind, target: Connection, extent: Extent, rows: int) -> Sample:
-    cut = None if extent.last is None else kind.cut(target, None, end=extent.last, rows=rows)
-    if cut is None:
+    if extent.last is None:
         return Sample(rows=0, rows_written=0, seconds=0.0)
+    cut = kind.cut(target, None, end=extent.last, rows=rows)
     chunk = HeldChunk(
         job_id=0,
         chunk_no=1,

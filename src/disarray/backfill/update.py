@@ -10,7 +10,7 @@ from disarray.backfill.kind import ChunkCheck, Extent
 from disarray.backfill.table_layout import refuse_altered, refuse_unfit
 from disarray.backfill.user_database.session import load_layout
 from disarray.backfill.user_database.table import RowsRead, Stretch, UserTable
-from disarray.control.backfills import ChunkResult
+from disarray.control.backfill_chunks import ChunkResult
 from disarray.errors import BackfillChunkError, BackfillTargetError
 from disarray.failpoints import failpoint
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from disarray.backfill.description import UpdateSpec
     from disarray.backfill.kind import Cut
-    from disarray.control.backfills import ChunkRecord, HeldChunk
+    from disarray.control.backfill_chunks import ChunkRecord, HeldChunk
     from disarray.control.connections import Connection
 
 # How often rows that somebody keeps changing are read again before they are locked to be read.
@@ -70,7 +70,7 @@ class UpdateKind:
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
-    ) -> Cut | None:
+    ) -> Cut:
         """The next chunk behind a cursor; refused where the table was altered."""
         refuse_altered(self.table.layout, load_layout(connection, self.spec.source.table), self.spec)
         return self.table.cut(connection, after, end=end, rows=rows)
@@ -96,6 +96,7 @@ class UpdateKind:
             rows_after=measured.rows,
             checksum=measured.checksum,
             written_xid=self.table.transaction_id(connection),
+            oldest_xid=measured.oldest_xid,
         )
 
     def answer(self, connection: Connection) -> Any:
@@ -120,7 +121,12 @@ class UpdateKind:
             return ChunkCheck(rows=now.rows, failed=(sentence,))
         if is_same:
             return ChunkCheck(rows=now.rows)
-        changed = self.table.changed_since(connection, stretch, chunk.written_xid)
+        changed = self.table.changed_since(
+            connection,
+            stretch,
+            own_xid=chunk.written_xid,
+            oldest_xid=chunk.oldest_xid or chunk.written_xid,
+        )
         if not changed and now.rows >= chunk.rows_after:
             sentence = "its rows are not those that were written, and nobody changed them since"
             return ChunkCheck(rows=now.rows, failed=(sentence,))

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from disarray.control import backfills, replays
+from disarray.control import backfill_chunks, backfills, replays
 from disarray.control.backfills import BackfillRecord
 from disarray.control.connections import Connection
 from disarray.errors import UnknownBackfillError
@@ -114,7 +114,7 @@ def show_backfill(connection: Connection, *, job_id: int) -> BackfillDetails:
         raise UnknownBackfillError(
             f"there is no backfill job {job_id}. Nothing was changed. disarray backfill list names those that there are"
         )
-    dead = backfills.list_backfill_chunks(connection, job_id, state="dead", limit=_SHOWN_DEAD)
+    dead = backfill_chunks.list_backfill_chunks(connection, job_id, state="dead", limit=_SHOWN_DEAD)
     chunks = [document_of(DeadChunk, chunk) for chunk in dead]
     listed = replays.list_backfill_findings(connection, job_id, limit=_SHOWN_FINDINGS)
     findings = [document_of(BackfillFinding, each) for each in listed]

@@ -268,7 +268,7 @@ def check(
         list[str] | None, typer.Option("--subject", help="Only this one; may be repeated.")
     ] = None,
     budget: Annotated[
-        str | None, typer.Option(help="Begin with no further subject after so long, such as '10 min'.")
+        str | None, typer.Option(help="End after about so long, such as '10 min'; resume goes on.")
     ] = None,
     allow_vanished: Annotated[
         bool, typer.Option("--allow-vanished", help="Believe what is kept of files that are gone or changed.")
@@ -409,7 +409,7 @@ def _work(
     from disarray.model.duration import SECOND
 
     stop = stop_on_signals()
-    with opened_kinds(config, kind) as open_kind:
+    with opened_kinds(config, kind, stop=stop) as open_kind:
         work_on(
             context,
             config,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -28,9 +29,17 @@ _LINE_SECONDS = 5.0
 
 @contextmanager
 def opened_kinds(
-    config: Config, kind: str, *, datasets: Mapping[str, Dataset] | None = None, runs: bool = True
+    config: Config,
+    kind: str,
+    *,
+    datasets: Mapping[str, Dataset] | None = None,
+    runs: bool = True,
+    stop: threading.Event | None = None,
 ) -> Iterator[KindOpener]:
-    """What opens a kind of backfill here; for a replay that `runs`, Spark is started, and stopped afterwards."""
+    """What opens a kind of backfill here; for a replay that `runs`, Spark is started, and stopped afterwards.
+
+    Once `stop` is set, a replay gives back the subject that it is at.
+    """
     from disarray.backfill.job_session import open_in_database
 
     if kind != "replay":
@@ -50,7 +59,8 @@ def opened_kinds(
         yield replay_opener(ReplayMeans(InProcessRunner(), lake, described))
         return
     with open_runner(config, worker_settings(config).runner) as runner:
-        yield replay_opener(ReplayMeans(runner, lake, described))
+        means = ReplayMeans(runner, lake, described)
+        yield replay_opener(means if stop is None else replace(means, is_over=stop.is_set))
 
 
 def work_on(
