@@ -47,6 +47,7 @@ from disarray.control import (
     queue,
     raw_events,
     readings,
+    replays,
     requests,
     runs,
     side_effects,
@@ -276,6 +277,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    everything_about_replays(session)
     everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
@@ -298,6 +300,8 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
+        "load_span_rollup_parts", "carry_bases", "distrust_segments",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
@@ -319,6 +323,28 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
         "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
+
+
+def everything_about_replays(session: Connection) -> None:
+    """What is stored of CELL1 in a span, and its base carried on once more."""
+    span = {"from_us": 0, "to_us": 10}
+    found = replays.next_replayed_subject(session, None, datasets=["cells"], subjects=None, **span)
+    assert found == replays.ReplayedSubject("CELL1", "cells", 2)
+    assert replays.measure_replay(session, datasets=None, subjects=["CELL1"], **span).readings == 2
+    assert replays.newest_commit_seq(session, "CELL1", "cells") == 2
+    [stored] = replays.load_span_summaries(session, "cells", "CELL1", **span)
+    assert replays.load_last_summaries(session, "cells", "CELL1", before_us=10) == [stored]
+    assert len(replays.load_span_rollup_parts(session, "cells", "CELL1", **span)) == 1
+    piece = {
+        name: value for name, value in stored.items() if name not in ("dataset", "subject_key", "base_int")
+    }
+    metric = {"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": True, "unit": ""}
+    [carried] = session.execute(
+        "select base_int from disarray.carry_bases('cells', %s::json, 0, %s::json)",
+        (json.dumps([metric]), json.dumps([piece])),
+    ).fetchall()
+    assert carried == (stored["base_int"],)
+    assert replays.distrust_segments(session, "cells", "CELL1", segments=[99]) == 0
 
 
 def everything_about_the_api(session: Connection) -> set[str]:
@@ -539,11 +565,12 @@ def everything_about_backfills(session: Connection) -> set[str]:
     assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 2)
     assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
     assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
+    assert replays.list_backfill_findings(session, job_id) == []
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
         "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
-        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",

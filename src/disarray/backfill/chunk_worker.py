@@ -26,6 +26,7 @@ from disarray.errors import (
     ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
+    HandedBackError,
     LeaseLostError,
     TimeLimitError,
 )
@@ -199,7 +200,7 @@ class ChunkWorker:
             raise
         except TimeLimitError as error:
             self._shorten(chunk, str(error))
-        except DatabaseBusyError as error:
+        except (DatabaseBusyError, HandedBackError) as error:
             self._fail(chunk, str(error), is_to_blame=False)
         except BackfillTargetError as error:
             self._fail(chunk, str(error), is_to_blame=False)

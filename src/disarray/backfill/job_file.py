@@ -11,6 +11,8 @@ from disarray.backfill.description import (
     HealthLimits,
     KindName,
     Processing,
+    Replay,
+    ReplaySpec,
     RetryPolicy,
     Secret,
     Source,
@@ -78,6 +80,8 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
                 verification=_verification(root.table("verification", "verification")),
                 **common,
             )
+        case KindName.REPLAY:
+            spec = ReplaySpec(replay=_replay(root.table("replay", "replay")), **common)
         case _:
             assert_never(kind)
     root.close()
@@ -123,6 +127,17 @@ def _update(table: Table) -> Update:
         set_columns=set_columns,
         version=table.optional("version", text, XMIN),
         create=table.optional("create", boolean, False),
+    )
+    table.close()
+    return found
+
+
+def _replay(table: Table) -> Replay:
+    found = Replay(
+        datasets=table.optional("datasets", several(text, at_least=1), None),
+        subjects=table.optional("subjects", several(text, at_least=1), None),
+        last_us=table.optional("last", duration(at_least=SECOND), None),
+        allows_vanished=table.optional("vanished", one_of("refuse", "allow"), "refuse") == "allow",
     )
     table.close()
     return found

@@ -71,22 +71,29 @@ def list_verified_subjects(connection: Connection, subject_key: str | None = Non
     return [found for (found,) in rows]
 
 
-def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
-    """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all."""
+def load_subject(connection: Connection, subject_key: str, *, with_numbers: bool = True) -> StoredSubject:
+    """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all.
+
+    Without its numbers, summaries and rollup parts are left out.
+    """
     with snapshot(connection):
         fragments = load_subject_fragments(connection, subject_key)
         segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
+        summaries, parts = {}, {}
+        if with_numbers:
+            summaries = _by_dataset(
+                connection, "select * from disarray.load_subject_summaries(%s)", subject_key
+            )
+            parts = _by_dataset(
+                connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
+            )
         return StoredSubject(
             subject_key=subject_key,
             files=_files(connection, subject_key),
             fragments=fragments,
             segments=segments,
-            summaries=_by_dataset(
-                connection, "select * from disarray.load_subject_summaries(%s)", subject_key
-            ),
-            rollup_parts=_by_dataset(
-                connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
-            ),
+            summaries=summaries,
+            rollup_parts=parts,
             stale_from_us=load_stale_from(connection, subject_key, {*fragments, *segments}),
             versions={
                 dataset: made.version

@@ -123,7 +123,7 @@ _BACKFILL: dict[str, object] = {
 # Where a name has another meaning than elsewhere.
 _IN_TYPE: dict[str, dict[str, object]] = {
     "Backfill": _BACKFILL,
-    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": []},
+    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,

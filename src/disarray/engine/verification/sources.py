@@ -78,7 +78,7 @@ def gather_sources(
         fragments = subject.fragments.get(dataset.name, ())
         files = {file.source_uri: file for file in accepted_files(subject, dataset)}
         reads += [
-            _source_read(
+            source_read(
                 subject.subject_key,
                 file,
                 dataset,
@@ -93,7 +93,7 @@ def gather_sources(
             _lake_part(subject.subject_key, fragment, files.get(fragment.source_uri), lake=lake)
             for fragment in active
         ]
-        unproven += _earlier_generations(subject.subject_key, active, files)
+        unproven += earlier_generations(subject.subject_key, active, files)
     gathered = _run(runner, dataset, reads, parts, folder)
     failed = {uri: reason for each in gathered for uri, reason in each.failed_reads.items()}
     unproven += [
@@ -133,7 +133,7 @@ def dataset_of(file: StoredFile, datasets: Sequence[Dataset]) -> str | None:
     return matched.dataset.name if matched else None
 
 
-def _source_read(
+def source_read(
     subject_key: str,
     file: StoredFile,
     dataset: Dataset,
@@ -142,6 +142,7 @@ def _source_read(
     sealed: frozenset[int],
     now_us: int,
 ) -> SourceRead:
+    """How a file is read again as it was taken in."""
     uri, stored = file.source_uri, file.fingerprint
     reason = ReadReason.QUIET if stored.tail is Tail.TAKEN else ReadReason.NOTIFICATION
     request = ReadRequest.for_dataset(dataset, file_path(uri), reason=reason, now_us=now_us, stored=None)
@@ -182,9 +183,10 @@ def _lake_part(subject_key: str, fragment: FragmentEntry, file: StoredFile | Non
     )
 
 
-def _earlier_generations(
+def earlier_generations(
     subject_key: str, active: Sequence[FragmentEntry], files: Mapping[str, StoredFile]
 ) -> list[Unproven]:
+    """What files said before they were replaced: it stays, and no source says it any more."""
     earlier = {
         (fragment.source_uri, fragment.generation)
         for fragment in active

@@ -6,8 +6,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import UpdateSpec
+from disarray.backfill.description import ReplaySpec, UpdateSpec
 from disarray.backfill.job_session import open_in_database
+from disarray.backfill.replay import ReplayMeans, open_replay
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,5 +32,8 @@ class WorkerKinds:
             case UpdateSpec():
                 with open_in_database(connection, spec) as kind:
                     yield kind
+            case ReplaySpec():
+                means = ReplayMeans(self.place.runner, self.place.lake, self.place.datasets)
+                yield open_replay(spec, means)
             case _:
                 assert_never(spec)

@@ -162,10 +162,12 @@ grant execute on function
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
+    disarray.distrust_segments,
     disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
+    disarray.carry_bases,
     disarray.preview_commit,
     disarray.follow_commits,
     disarray.advance_follower,
@@ -217,6 +219,7 @@ grant execute on function
     disarray.count_side_effects,
     disarray.list_backfills,
     disarray.list_backfill_chunks,
+    disarray.list_backfill_findings,
     disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
@@ -253,7 +256,13 @@ grant execute on function
     disarray.load_subject_files,
     disarray.load_subject_fragments,
     disarray.load_subject_segments,
+    disarray.load_last_summaries,
+    disarray.load_span_rollup_parts,
+    disarray.load_span_summaries,
     disarray.load_subject_summaries,
+    disarray.measure_replay,
+    disarray.newest_commit_seq,
+    disarray.next_replayed_subject,
     disarray.load_subject_rollup_parts,
     disarray.load_rejected_positions,
     disarray.find_unknown_lake_files,
