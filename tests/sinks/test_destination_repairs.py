@@ -12,7 +12,7 @@ from disarray.errors import DestinationMisfitError
 from tests.reading_lines import HEADER
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.test_destination_faults import OTHER, SAME
-from tests.sinks.test_destinations import LINE
+from tests.sinks.destination_history import LINE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
