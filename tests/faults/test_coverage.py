@@ -6,15 +6,13 @@ from disarray.failpoints import POINTS
 from tests.backfill import test_killed_backfills, test_replay
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
-from tests.sinks import test_destination_faults, test_killed_senders, test_views
+from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
 from tests.sources import (
     test_killed_deliveries,
     test_killed_drainers,
     test_killed_loaders,
     test_killed_pullers,
 )
-from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
-from tests.sources import test_killed_deliveries, test_killed_drainers, test_killed_pullers
 
 
 def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:

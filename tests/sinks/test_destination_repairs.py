@@ -10,9 +10,9 @@ import pytest
 from disarray.control.destinations import decide_destination, list_destination_subjects, list_destinations
 from disarray.errors import DestinationMisfitError
 from tests.reading_lines import HEADER
+from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.test_destination_faults import OTHER, SAME
-from tests.sinks.destination_history import LINE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
