@@ -492,5 +492,9 @@ class DestinationMisfitError(DestinationError):
     """The target is not what it has to be: a table, a column, a key or a privilege is missing."""
 
 
+class DestinationConflictError(DestinationError):
+    """Somebody else wrote to the target at the same moment, and was first. Nothing was changed; try again soon."""
+
+
 class UnloadableRowsError(DestinationError):
     """The target refuses the rows of one subject; those of others are loaded."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -70,7 +71,15 @@ class DestinationPlant(Plant):
         """By destination, the rows that the target alone has, and those that it lacks; nothing where all is equal."""
         found = {}
         for name, loader in self.loaders.items():
-            has, wants = self.target_rows(loader.destination), self.answered_rows(loader.destination)
+            has, wants = (
+                # A subject that is no longer asked for stays as it was.
+                {
+                    row
+                    for row in rows
+                    if any(fnmatchcase(str(row[0]), each) for each in loader.destination.subjects)
+                }
+                for rows in (self.target_rows(loader.destination), self.answered_rows(loader.destination))
+            )
             if has != wants:
                 found[name] = (has - wants, wants - has)
         return found

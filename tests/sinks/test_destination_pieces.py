@@ -14,10 +14,10 @@ from disarray.errors import DestinationUnavailableError
 from disarray.sinks import destination_pieces
 from disarray.sinks.destination_pieces import load_piece
 from tests.reading_lines import HEADER
+from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.loading_process import CUT_READINGS
 from tests.sinks.test_destination_faults import OTHER, live
-from tests.sinks.test_destinations import LINE
 from tests.worker.deliveries import deliveries, remove_and_allow
 
 if TYPE_CHECKING:

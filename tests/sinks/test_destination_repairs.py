@@ -13,9 +13,9 @@ from disarray.control.destinations import decide_destination, list_destination_s
 from disarray.errors import DestinationMisfitError
 from disarray.sinks.destination_delta_log import trim_log
 from tests.reading_lines import HEADER
+from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.test_destination_faults import OTHER, SAME
-from tests.sinks.test_destinations import LINE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disarray.errors import DestinationMisfitError, DestinationUnavailableError, TargetFencedError
+from disarray.errors import (
+    DestinationConflictError,
+    DestinationMisfitError,
+    DestinationUnavailableError,
+    TargetFencedError,
+)
 from disarray.failpoints import failpoint
 from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
@@ -41,6 +46,8 @@ DATASET, MONTH = "dataset", "month"
 FENCE = "/fence"
 # Files that no version of the last week names are deleted; readers of older versions are told so by the table.
 _KEEP_HOURS = 168
+# How delta-rs begins to say that another version came first; what a disk refuses begins otherwise.
+_CONFLICT = "Failed to commit transaction"
 
 
 class _Stream:
@@ -184,11 +191,12 @@ class DeltaLoader:
                 return UNTOUCHED
             whole_months = replace(rows, changes=changes, kept=[])
             failpoint("destination.staged", about=self.destination.name)
-            stream = _Stream(self._pieces(table, turn, whole_months))
+            schema = self._whole_schema(table)
+            stream = _Stream(self._pieces(table, turn, whole_months, schema))
             with stream.own_errors():
                 write_deltalake(
                     table,
-                    pa.RecordBatchReader.from_batches(self.schema, stream),
+                    pa.RecordBatchReader.from_batches(schema, stream),
                     mode="overwrite",
                     predicate=predicate_of(
                         self.destination.dataset.name, turn.subject_key, whole_months.changes
@@ -206,24 +214,34 @@ class DeltaLoader:
                 trim_log(self.path)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
-    def _pieces(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> Iterator[pa.Table]:
-        yield from map(self._with_months, rows)
-        # Of sealed segments is known only after all others.
-        yield from self._kept_rows(table, turn, rows)
+    def _whole_schema(self, table: DeltaTable) -> pa.Schema:
+        """Our columns, and after them those that the table has got otherwise or from a former definition."""
+        has = pa.schema(table.schema().to_arrow())
+        return pa.schema([*self.schema, *(field for field in has if field.name not in self.schema.names)])
 
-    def _with_months(self, piece: pa.Table) -> pa.Table:
+    def _pieces(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> Iterator[pa.Table]:
+        yield from (self._with_months(piece, schema) for piece in rows)
+        # Of sealed segments is known only after all others.
+        yield from self._kept_rows(table, turn, rows, schema)
+
+    def _with_months(self, piece: pa.Table, schema: pa.Schema) -> pa.Table:
         months = pc.strftime(piece.column(self.shape.time), format="%Y-%m")
         constant = pa.repeat(self.destination.dataset.name, piece.num_rows)
-        return pa.table([constant, months, *piece.columns], schema=self.schema)
+        others = [pa.nulls(piece.num_rows, field.type) for field in list(schema)[len(self.schema) :]]
+        return pa.table([constant, months, *piece.columns, *others], schema=schema)
 
-    def _kept_rows(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> list[pa.Table]:
+    def _kept_rows(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> list[pa.Table]:
         """What the table has where readings are no longer kept: nobody could put it back."""
         if not rows.kept:
             return []
         has = table.to_pyarrow_table(
             filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", turn.subject_key)],
-            columns=self.schema.names,
-        ).cast(self.schema)
+            columns=schema.names,
+        ).cast(schema)
         spans = Changes(merged(rows.kept))
         instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
         is_kept = [spans.contains(at_us) and rows.changes.contains(at_us) for at_us in instants]
@@ -231,7 +249,7 @@ class DeltaLoader:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from deltalake.exceptions import DeltaError, SchemaMismatchError
+        from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
         shown = self.destination.target.shown
         try:
@@ -240,6 +258,10 @@ class DeltaLoader:
             raise DestinationMisfitError(f"{shown} does not fit: {error}. Nothing was loaded") from error
         except (DeltaError, OSError) as error:
             reason = " ".join(str(error).split())[:500]
+            if isinstance(error, CommitFailedError) and reason.startswith(_CONFLICT):
+                raise DestinationConflictError(
+                    f"{shown} was written by somebody else at the same moment. Nothing was changed"
+                ) from error
             raise DestinationUnavailableError(
                 f"{shown} cannot be written: {reason}. What is due waits"
             ) from error

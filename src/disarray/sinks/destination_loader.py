@@ -20,6 +20,7 @@ from disarray.errors import (
     ControlError,
     DatabaseUnavailableError,
     DefinitionChangedError,
+    DestinationConflictError,
     DestinationError,
     LeaseLostError,
     ReadingsGoneError,
@@ -178,8 +179,8 @@ class DestinationLoader:
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
-        except (DefinitionChangedError, ReadingsGoneError) as error:
-            # A rebuild is pending, or a pass moved on while its rows were read: they are there in a moment.
+        except (DefinitionChangedError, ReadingsGoneError, DestinationConflictError) as error:
+            # A rebuild is pending, a pass moved on while its rows were read, or somebody else wrote: soon it can be.
             log.debug("%s waits: %s", turn.subject_key, error)
             self._give_back(turn, _SOON)
             return None
