@@ -150,6 +150,7 @@ list_view_refreshes           -      -         yes     yes       yes
 committed_subjects            -      -         -       -         -
 note_view_position            -      -         -       -         -
 view_is_stale                 -      -         -       -         -
+view_lag                      -      -         -       -         -
 set_views_aside               -      -         -       -         -
 make_views_anew               -      -         -       -         -
 assert_view_held              -      -         -       -         -
