@@ -152,6 +152,9 @@ to disarray_operator;
 
 grant execute on function
     disarray.carry_bases,
+    disarray.next_pending_rebuild,
+    disarray.measure_pending_rebuilds,
+    disarray.rebuild_progress,
     disarray.preview_commit,
     disarray.follow_commits,
     disarray.advance_follower,
