@@ -64,7 +64,7 @@ def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     assert [line for line in found.stderr.splitlines() if line.startswith("…")] == [
         "… starting Spark",
         "… tools: reading the files again, subjects 1 to 1 of 1",
-        "… tools: comparing readings, files read: 1",
+        "… tools: comparing readings and rollups, files read: 1",
         "… tools: comparing metrics",
     ]
     document = json.loads(found.stdout)

@@ -134,6 +134,8 @@ clear_rows                    -      -         yes     -         -
 list_copies                   -      -         yes     yes       yes
 name_sources                  -      -         yes     yes       yes
 put_view                      -      -         -       yes       -
+grant_view_creation           -      -         -       yes       -
+revoke_view_creation          -      -         -       yes       -
 drop_view                     -      -         -       yes       -
 claim_view                    -      -         yes     -         -
 begin_view_refresh            -      -         yes     -         -
@@ -143,6 +145,8 @@ list_view_refreshes           -      -         yes     yes       yes
 committed_subjects            -      -         -       -         -
 note_view_position            -      -         -       -         -
 view_is_stale                 -      -         -       -         -
+set_views_aside               -      -         -       -         -
+make_views_anew               -      -         -       -         -
 assert_view_held              -      -         -       -         -
 number_sources                -      -         yes     -         -
 number_values                 -      -         yes     -         -
@@ -237,6 +241,8 @@ span_delta                    -      -         -       -         -
 lock_quarantined              -      -         -       -         -
 put_files                     -      -         -       -         -
 enqueue_requests              -      -         -       -         -
+enqueue_repeated_requests     -      -         -       -         -
+other_escaped_spelling        -      -         -       -         -
 enqueue_request               -      -         -       -         -
 caller                        -      -         -       -         -
 decision_of                   -      -         -       -         -
@@ -299,6 +305,17 @@ end_source_turn               -      -         yes     -         -
 assert_source_held            -      -         -       -         -
 decide_source                 -      -         -       yes       -
 list_sources                  -      -         yes     yes       yes
+begin_source_load             -      -         yes     -         -
+find_source_load              -      -         yes     -         -
+lock_source_load              -      -         -       -         -
+settle_source_load            -      -         yes     -         -
+add_source_chunks             -      -         yes     -         -
+claim_source_chunks           -      -         yes     -         -
+renew_source_chunks           -      -         yes     -         -
+complete_source_chunk         -      -         yes     -         -
+release_source_chunks         -      -         yes     -         -
+end_source_load               -      -         yes     -         -
+list_source_loads             -      -         yes     yes       yes
 destination_follower          -      -         -       -         -
 register_destination          -      -         yes     -         -
 claim_destination             -      -         yes     -         -
@@ -307,6 +324,9 @@ renew_destination             -      -         yes     -         -
 advance_destination           -      -         yes     -         -
 end_destination_turn          -      -         yes     -         -
 note_destination_error        -      -         yes     -         -
+restart_destination           -      -         yes     -         -
+list_unasked_subjects         -      -         yes     -         -
+end_destination_sweep         -      -         yes     -         -
 list_destinations             -      -         yes     yes       yes
 list_destination_subjects     -      -         yes     yes       yes
 destination_lag               -      -         -       -         -

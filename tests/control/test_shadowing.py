@@ -52,6 +52,7 @@ from disarray.control import (
     requests,
     runs,
     side_effects,
+    source_loads,
     sources,
     status,
     subject_commits,
@@ -290,7 +291,9 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     return {
         "next_batch", "record_deliveries", "note_deleted_deliveries", "list_batches", "list_spent_deliveries",
         "find_unknown_deliveries", "claim_source", "renew_source", "advance_source", "end_source_turn",
-        "decide_source", "list_sources",
+        "decide_source", "list_sources", "begin_source_load", "find_source_load", "settle_source_load",
+        "add_source_chunks", "claim_source_chunks", "renew_source_chunks", "complete_source_chunk",
+        "release_source_chunks", "end_source_load", "list_source_loads",
         "hand_over_items", "load_file_homes", "load_moving_files", "count_moving_files", "list_known_files",
         "queue_moves", "matching_rules", "note_matching", "list_unmatched_files",
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
@@ -320,7 +323,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
-        "drop_view",
+        "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
 
 
@@ -471,13 +474,16 @@ def everything_about_destinations(session: Connection) -> set[str]:
     assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
+    destinations.restart_destination(session, "copy")
+    assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
+    destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
     assert destinations.forget_destination(session, "copy", **decision) > 0
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
-        "forget_destination",
+        "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
     }  # fmt: skip
 
 
@@ -711,6 +717,10 @@ def everything_about_a_view(session: Connection) -> None:
     assert (known.commit_position, known.is_stale) == (position, False)
     assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
     assert views.drop_view(session, "counts")
+    may_create = "select has_schema_privilege('disarray_views', 'telemetry', 'create')"
+    with views.creation_granted(session):
+        assert session.execute(may_create).fetchone() == (True,)
+    assert session.execute(may_create).fetchone() == (False,)
 
 
 def everything_about_a_definition(session: Connection) -> None:
@@ -845,6 +855,25 @@ def everything_about_a_source(session: Connection) -> None:
         session, batch, [delivered], dataset="cells", counts=counts, instance_name="Worker09"
     )
     assert queued.verdict == "enqueued"
+    source_loads.begin_source_load(
+        session, turn, plan={}, open_transactions=["3/1", "4/1"], key_end=[9], rows_estimated=1
+    )
+    load = source_loads.find_source_load(session, "historian", "readings")
+    assert load is not None
+    source_loads.settle_source_load(session, load.load_id, ["4/1"])
+    assert source_loads.add_source_chunks(session, load.load_id, cut_up_to=None, ends=[[5]], is_last=True)
+    first, last = source_loads.claim_source_chunks(session, load.load_id, holder, lease_seconds=60, limit=2)
+    assert source_loads.renew_source_chunks(session, load.load_id, holder, first.fence, lease_seconds=60) == 2
+    nothing = deliveries.BatchCounts(seen=0, taken=0)
+    for chunk in (first, last):
+        source_loads.complete_source_chunk(
+            session, load.load_id, chunk, holder, counts=nothing, read_under=None, reached=None, notices=["n"]
+        )
+    source_loads.release_source_chunks(
+        session, load.load_id, holder, first.fence, error=None, next_in=timedelta(0)
+    )
+    assert source_loads.end_source_load(session, load.load_id)
+    assert [told.state for told in source_loads.list_source_loads(session)] == ["done"]
     sources.end_source_turn(session, turn, next_in=timedelta(seconds=1))
     assert [told.rows_taken for told in deliveries.list_batches(session, source_name="historian")] == [1]
     assert deliveries.find_unknown_deliveries(session, ["file:///landing/1.parquet", "file:///x"]) == [

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import random
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.control import blacklist, verification
+from disarray.engine.runner import InProcessRunner
+from disarray.engine.verification import ranges
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verify import verify
 from tests.engine.verification_world import DESCRIPTION, report
@@ -22,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.engine.runner import SparkRunner
+    from disarray.engine.runner import Runner
     from disarray.engine.verification.comparison import Difference
     from disarray.engine.verification.verification_report import VerificationReport
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+pytestmark = pytest.mark.postgres
 
 IN_TABLE = 'store = "timescale"'
 
@@ -34,13 +33,15 @@ IN_TABLE = 'store = "timescale"'
 class VerifiedPlant(Plant):
     """A plant that can be verified."""
 
-    runner: SparkRunner
-
-    def verify(self, subject_key: str | None = None) -> VerificationReport:
+    def verify(self, subject_key: str | None = None, runner: Runner | None = None) -> VerificationReport:
         """Recompute everything, or one subject."""
         with self.pool.connection() as connection:
             return verify(
-                connection, self.runner.session, self.datasets, lake=self.place.lake, subject_key=subject_key
+                connection,
+                runner or InProcessRunner(),
+                self.datasets,
+                lake=self.place.lake,
+                subject_key=subject_key,
             )
 
     def fill(self, seed: int) -> None:
@@ -73,10 +74,9 @@ def key() -> str:
 
 
 @pytest.fixture
-def plant(tmp_path: Path, dsn: str, spark_runner: SparkRunner, key: str) -> Iterator[VerifiedPlant]:
+def plant(tmp_path: Path, dsn: str, key: str) -> Iterator[VerifiedPlant]:
     """A plant whose dataset has every kind of metric and aggregate."""
     built = VerifiedPlant(tmp_path, dsn, description=DESCRIPTION % {"key": key})
-    built.runner = spark_runner
     yield built
     built.pool.close()
 
@@ -92,6 +92,26 @@ def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: Ve
     assert found.files == 6
     assert found.bases > 100
     assert found.rollup_parts > 100
+
+
+@pytest.mark.spark
+def test_a_history_of_many_ranges_is_chained_and_a_bit_in_any_of_them_is_found(
+    plant: VerifiedPlant, spark_runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "RANGE_READINGS", 40)
+    plant.fill(seed=6)
+    found = plant.verify(runner=spark_runner)
+    assert found.differences == []
+    assert found.is_identical()
+    [(last_us,)] = plant.rows("select max(segment_us) from disarray.segment where subject_key = 'T1'")
+    plant.rows(
+        f"""
+        update disarray.segment_metric set base_float = base_float + 1, before_float = before_float + 1
+        where subject_key = 'T1' and segment_us = {last_us} and base_float is not null returning 1
+        """
+    )
+    kinds = {each.what for each in plant.verify().differences}
+    assert kinds == {"metric base_float", "metric before_float", "metric over the whole history"}
 
 
 def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:
@@ -225,22 +245,6 @@ def test_parked_contributions_count_for_nothing_and_numbers_that_wait_for_a_shif
     before = plant.rows("select segment_us from disarray.segment where segment_end_us <= 1761463800000000")
     assert len(before) > 0
     assert {each.segment_us for each in found.differences} == {segment_us for (segment_us,) in before}
-
-
-def test_a_running_sum_of_spark_is_a_left_fold_and_the_sum_of_a_group_is_not_relied_on(
-    spark_runner: SparkRunner,
-) -> None:
-    source = random.Random(5)
-    values = [source.choice([1e16, 1.0, -1e16, source.uniform(-1, 1)]) for _ in range(5000)]
-    rows = spark_runner.session.createDataFrame(list(enumerate(values)), "place long, x double")
-    order = Window.partitionBy(F.lit(1)).orderBy("place")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    folded = rows.repartition(7).withColumn("total", F.sum("x").over(so_far)).orderBy("place").collect()
-    expected, total = [], values[0]
-    for number, value in enumerate(values):
-        total = total + value if number else value
-        expected.append(total)
-    assert [struct.pack("d", row["total"]) for row in folded] == [struct.pack("d", each) for each in expected]
 
 
 def test_sealed_segments_are_named_and_what_follows_from_them_is_verified(plant: VerifiedPlant) -> None:

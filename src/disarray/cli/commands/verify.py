@@ -65,6 +65,7 @@ def verify(
     """Compute everything once more from the files, and compare it with what is stored, bit for bit."""
     use_zone(context, zone)
     with extra_installed("worker", purpose="`verify`"):
+        from disarray.engine.runner import SparkRunner
         from disarray.engine.session import start_session
         from disarray.engine.verification.verify import verify as recompute
         from disarray.queries.project import configured_datasets
@@ -80,7 +81,7 @@ def verify(
         try:
             report = recompute(
                 connection,
-                session,
+                SparkRunner(session),
                 datasets,
                 lake=Lake(config.lake_root),
                 subject_key=subject,

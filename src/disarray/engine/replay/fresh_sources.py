@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING
 from disarray.control import catalog, status
 from disarray.engine.replay.replay_tasks import FreshFragment, ReadSources, read_sources
 from disarray.engine.replay.subject_findings import unproven
-from disarray.engine.verification.sources import accepted_files, earlier_generations, source_read
+from disarray.engine.verification.sources import (
+    accepted_files,
+    earlier_generations,
+    left_out_positions,
+    source_read,
+)
 from disarray.model.duration import DAY
 from disarray.model.fragments import FragmentEntry, FragmentState
 from disarray.model.packing import pack_by_weight, task_count
@@ -70,13 +75,14 @@ class FreshSources:
         within = [each for each in known if first_us - margin_us <= each.segment_us <= last_us + margin_us]
         silent = files.keys() - {each.source_uri for each in known}
         wanted = {each.source_uri for each in within} | silent
+        left_out = left_out_positions(known)
         now_us = status.current_us(self.connection)
         reads = [
             source_read(
                 self.stored.subject_key,
                 files[uri],
                 self.dataset,
-                fragments=known,
+                left_out=tuple(left_out.get((uri, files[uri].fingerprint.generation), ())),
                 sealed=self.stored.sealed_segments(self.dataset.name),
                 now_us=now_us,
             )

@@ -9,6 +9,7 @@ from disarray.control import status, verification
 from disarray.engine.verification.comparison import Difference
 from disarray.engine.verification.recompute import Recompute
 from disarray.engine.verification.sources import Unproven, accepted_files, dataset_of
+from disarray.engine.verification.stored_page import load_page
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verification_report import NotCompared, VerificationReport
 from disarray.store.belonging import belonging_files
@@ -17,10 +18,10 @@ from disarray.store.definitions import KnownDefinitions
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from pyspark.sql import SparkSession
-
     from disarray.control.connections import Connection
     from disarray.control.verification import StoredSubject
+    from disarray.engine.runner import Runner
+    from disarray.engine.verification.stored_page import StoredPage
     from disarray.model.description.dataset import Dataset, Version
     from disarray.store.lake import Lake
 
@@ -29,7 +30,7 @@ SUBJECTS_AT_ONCE = 64
 
 def verify(
     connection: Connection,
-    session: SparkSession,
+    runner: Runner,
     datasets: Mapping[str, Dataset],
     *,
     lake: Lake,
@@ -42,28 +43,37 @@ def verify(
     known = KnownDefinitions(connection, datasets)
     subjects = verification.list_verified_subjects(connection, subject_key)
     for start in range(0, len(subjects), SUBJECTS_AT_ONCE):
-        page = [
-            verification.load_subject(connection, key) for key in subjects[start : start + SUBJECTS_AT_ONCE]
-        ]
-        now_us = status.current_us(connection)
-        for name in sorted(set().union(*(_datasets_of(each, datasets) for each in page))):
-            if dataset is not None and name != dataset:
-                continue
-            held = [each for each in page if name in _datasets_of(each, datasets)]
-            if name not in datasets:
-                reason = "no dataset of this name is described; describe it in disarray.toml"
-                report.not_compared += [NotCompared(name, each.subject_key, reason) for each in held]
-                continue
-            # Subjects that wait for a rebuild are compared under the definition that their numbers were made with.
-            for version, group in _by_version(held, name).items():
-                defined = known.of(name, version)
-                ready = [each for each in group if _is_comparable(each, defined, report)]
-                if ready:
-                    span = f"subjects {start + 1:,} to {start + len(page):,} of {len(subjects):,}"
+        keys = subjects[start : start + SUBJECTS_AT_ONCE]
+        span = f"subjects {start + 1:,} to {start + len(keys):,} of {len(subjects):,}"
+        with lake.scratch_folder() as folder:
+            page = load_page(connection, keys, folder)
+            now_us = status.current_us(connection)
+            for name in sorted(set().union(*(_datasets_of(each, page, datasets) for each in page.subjects))):
+                if dataset is not None and name != dataset:
+                    continue
+                held = [each for each in page.subjects if name in _datasets_of(each, page, datasets)]
+                if name not in datasets:
+                    reason = "no dataset of this name is described; describe it in disarray.toml"
+                    report.not_compared += [NotCompared(name, each.subject_key, reason) for each in held]
+                    continue
+                # Subjects that wait for a rebuild are compared under the definition that their numbers were made with.
+                for version, group in _by_version(held, name).items():
+                    defined = known.of(name, version)
+                    ready = [each for each in group if _is_comparable(each, defined, report)]
+                    if not ready:
+                        continue
                     on_step(f"{name}: reading the files again, {span}")
-                    with lake.scratch_folder() as folder:
+                    with lake.scratch_folder() as own_folder:
                         recompute = Recompute(
-                            session, defined, ready, lake=lake, folder=folder, report=report, on_step=on_step
+                            runner,
+                            defined,
+                            ready,
+                            summaries=page.summaries.get(name, {}),
+                            rollup_rows=page.rollup_parts.get(name, {}),
+                            lake=lake,
+                            folder=own_folder,
+                            report=report,
+                            on_step=on_step,
                         )
                         recompute.run(now_us)
                     rows = [row for each in ready for row in each.segments.get(name, ())]
@@ -109,9 +119,13 @@ def _note_misplaced(
             )
 
 
-def _datasets_of(subject: StoredSubject, datasets: Mapping[str, Dataset]) -> set[str]:
+def _datasets_of(subject: StoredSubject, page: StoredPage, datasets: Mapping[str, Dataset]) -> set[str]:
     announced = {dataset_of(file, list(datasets.values())) for file in subject.files}
-    return {*subject.datasets, *(name for name in announced if name is not None)}
+    key = subject.subject_key
+    rows = {
+        name for table in (page.summaries, page.rollup_parts) for name, own in table.items() if key in own
+    }
+    return {*subject.datasets, *rows, *(name for name in announced if name is not None)}
 
 
 def _by_version(subjects: Sequence[StoredSubject], dataset: str) -> dict[Version | None, list[StoredSubject]]:

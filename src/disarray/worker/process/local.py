@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # Of each destination: what it reads, what it loads into, and its lease.
 _CONNECTIONS_OF_A_DESTINATION = 3
 # The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, a view that is refreshed
-# for minutes, and one to spare.
-_CONNECTIONS = 10
+# for minutes, an initial load and its leases, and one to spare.
+_CONNECTIONS = 12
 
 
 def database_of(config: Config) -> str:

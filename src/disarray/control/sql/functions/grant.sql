@@ -27,7 +27,9 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
-grant usage, create on schema telemetry to disarray_views;
+grant usage on schema telemetry to disarray_views;
+-- Workers may become it: see grant_view_creation.
+revoke create on schema telemetry from disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -79,6 +81,15 @@ grant execute on function
     disarray.renew_source,
     disarray.advance_source,
     disarray.end_source_turn,
+    disarray.begin_source_load,
+    disarray.find_source_load,
+    disarray.settle_source_load,
+    disarray.add_source_chunks,
+    disarray.claim_source_chunks,
+    disarray.renew_source_chunks,
+    disarray.complete_source_chunk,
+    disarray.release_source_chunks,
+    disarray.end_source_load,
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
@@ -92,6 +103,9 @@ grant execute on function
     disarray.advance_destination,
     disarray.end_destination_turn,
     disarray.note_destination_error,
+    disarray.restart_destination,
+    disarray.list_unasked_subjects,
+    disarray.end_destination_sweep,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
@@ -141,6 +155,8 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
+    disarray.grant_view_creation,
+    disarray.revoke_view_creation,
     disarray.decide_destination,
     disarray.forget_destination,
     disarray.resend_side_effects,
@@ -274,6 +290,7 @@ grant execute on function
     disarray.list_live_lake_files,
     disarray.list_batches,
     disarray.list_sources,
+    disarray.list_source_loads,
     disarray.list_spent_deliveries,
     disarray.find_unknown_deliveries,
     disarray.list_destinations,
