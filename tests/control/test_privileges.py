@@ -123,6 +123,11 @@ keep_answer                   -      -         -       yes       -
 list_tokens                   -      -         -       yes       -
 revoke_token                  -      -         -       yes       -
 list_verified_subjects        -      -         yes     yes       yes
+find_open_verification        -      -         yes     yes       yes
+verification_state            -      -         yes     yes       yes
+start_verification            -      -         yes     yes       -
+note_subject_verification     -      -         yes     yes       -
+end_verification              -      -         yes     yes       -
 load_rejected_positions       -      -         yes     yes       yes
 load_subject_files            -      -         yes     yes       yes
 load_subject_fragments        -      -         yes     yes       yes

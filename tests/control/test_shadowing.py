@@ -60,6 +60,7 @@ from disarray.control import (
     tokens,
     values,
     verification,
+    verification_runs,
     views,
 )
 from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
@@ -272,7 +273,16 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     )  # fmt: skip
     assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [9]
     assert [span.last_us for span in values.list_subjects(session)] == [2]
-    assert verification.list_verified_subjects(session, "CELL1") == ["CELL1"]
+    [verified] = verification_runs.list_verified_subjects(session, "CELL1")
+    assert verified.subject_key == "CELL1"
+    run_id = uuid.uuid4()
+    verification_runs.start_verification(session, run_id, selection={}, subjects=1, readings=2)
+    assert getattr(verification_runs.find_open_verification(session), "verification_id", None) == run_id
+    verification_runs.note_subject_verification(
+        session, run_id, "CELL1", verdict="different", readings=2, findings=[{}], finding_count=1
+    )
+    verification_runs.end_verification(session, run_id)
+    assert verification_runs.verification_state(session).different_keys == ["CELL1"]
     stored = verification.load_subject(session, "CELL1")
     assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
@@ -299,6 +309,8 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
         "load_kept_fragments", "queue_compaction", "compact_segments", "seal_segments", "list_dead_lake_files",
         "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
+        "start_verification", "find_open_verification", "note_subject_verification", "end_verification",
+        "verification_state",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",

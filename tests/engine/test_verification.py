@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import random
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from disarray.control import blacklist, verification
+from disarray.control.verification_runs import find_open_verification, verification_state
 from disarray.engine.runner import InProcessRunner
 from disarray.engine.verification import ranges
+from disarray.engine.verification import verify as verify_module
+from disarray.engine.verification.record import VerificationRecord
+from disarray.engine.verification.selection import Selection
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verify import verify
 from tests.engine.verification_world import DESCRIPTION, report
@@ -33,7 +38,9 @@ IN_TABLE = 'store = "timescale"'
 class VerifiedPlant(Plant):
     """A plant that can be verified."""
 
-    def verify(self, subject_key: str | None = None, runner: Runner | None = None) -> VerificationReport:
+    def verify(
+        self, subject_key: str | None = None, runner: Runner | None = None, **options: Any
+    ) -> VerificationReport:
         """Recompute everything, or one subject."""
         with self.pool.connection() as connection:
             return verify(
@@ -42,6 +49,7 @@ class VerifiedPlant(Plant):
                 self.datasets,
                 lake=self.place.lake,
                 subject_key=subject_key,
+                **options,
             )
 
     def fill(self, seed: int) -> None:
@@ -112,6 +120,96 @@ def test_a_history_of_many_ranges_is_chained_and_a_bit_in_any_of_them_is_found(
     )
     kinds = {each.what for each in plant.verify().differences}
     assert kinds == {"metric base_float", "metric before_float", "metric over the whole history"}
+
+
+def test_a_sample_believes_what_it_leaves_out_and_checks_every_base_all_the_same(
+    plant: VerifiedPlant,
+) -> None:
+    plant.fill(seed=7)
+    [(segment_us, length_us)] = plant.rows(
+        """
+        select segment_us, segment_end_us - segment_us from disarray.segment
+        where subject_key = 'T1' order by segment_us offset 2 limit 1
+        """
+    )
+    assert isinstance(segment_us, int)
+    assert isinstance(length_us, int)
+    since = Selection(since_us=segment_us)
+    seed = next(
+        str(number)
+        for number in range(1000)
+        if not Selection(share=0.5, seed=str(number)).takes("T1", segment_us, length_us=length_us)
+    )
+    whole, later, some = (
+        plant.verify(selection=each) for each in (Selection(), since, Selection(share=0.5, seed=seed))
+    )
+    for found in (later, some):
+        assert found.is_identical(), found.differences
+        assert 0 < found.readings < whole.readings
+        assert found.bases == whole.bases
+    earlier_us = segment_us - 2 * length_us
+    plant.damage(
+        "update disarray.segment set digest = reverse(digest) "
+        f"where subject_key = 'T1' and segment_us = {earlier_us}"
+    )
+    assert plant.verify(selection=since).is_identical()
+    plant.damage(
+        "update disarray.segment_metric set base_int = base_int + 1 where subject_key = 'T1' "
+        f"and metric = 'readings' and channel = 'L' and piece = 0 and segment_us = {segment_us - length_us}"
+    )
+    [base] = plant.verify(selection=since).differences
+    assert (base.what, base.segment_us) == ("metric base_int", segment_us - length_us)
+
+
+def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects(
+    plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "SUBJECTS_AT_ONCE", 1)
+    source = random.Random(8)
+    tools = [f"T{number}" for number in range(1, 5)]
+    plant.ingest(*(plant.write(f"{tool}/a.csv", report(source, hour=0, rows=40)) for tool in tools))
+    plant.damage(
+        """
+        update disarray.segment set digest = reverse(digest)
+        where (subject_key, segment_us) = (select 'T1', min(segment_us) from disarray.segment where subject_key = 'T1')
+        """
+    )
+    first = VerificationRecord(uuid.uuid4(), {})
+    with pytest.raises(InterruptedError):
+        plant.verify(record=first, on_step=Interruption(after="subjects 3 to 3"))
+    noted = "select subject_key, verdict from disarray.subject_verification order by verified_at"
+    assert [subject for subject, _ in plant.rows(noted)] == tools[:2]
+    with plant.pool.connection() as connection:
+        open_run = find_open_verification(connection)
+    assert open_run is not None
+    again = VerificationRecord(open_run.verification_id, {}, is_resumed=True)
+    found = plant.verify(record=again)
+    assert (found.verified_before, found.subjects, found.subjects_left) == (2, 2, 0)
+    assert sorted(map(repr, plant.rows(noted))) == [
+        "('T1', 'different')",
+        *(repr((tool, "identical")) for tool in tools[1:]),
+    ]
+    with plant.pool.connection() as connection:
+        assert find_open_verification(connection) is None
+        assert verification_state(connection).different_keys == ["T1"]
+    # No time at all is enough for one page, and the next run begins where this one ended.
+    seen = [
+        plant.verify(record=VerificationRecord(uuid.uuid4(), {}), budget_seconds=0.0).subjects_left
+        for _ in tools
+    ]
+    assert seen == [3, 3, 3, 3]
+    assert len(plant.rows("select distinct verification_id from disarray.subject_verification")) == 4
+
+
+class Interruption:
+    """Ends a run at a step."""
+
+    def __init__(self, *, after: str) -> None:
+        self.after = after
+
+    def __call__(self, step: str) -> None:
+        if self.after in step:
+            raise InterruptedError(step)
 
 
 def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:

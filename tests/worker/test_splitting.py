@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disarray.control import blacklist, files, instances, quarantine, verification
+from disarray.control.verification_runs import subject_keys
 from disarray.engine.runner import InProcessRunner
 from disarray.engine.verification.sources import gather_sources
 from disarray.engine.verification.verify import verify
@@ -428,7 +429,7 @@ def compared(plant: Plant) -> dict[str, bool]:
     """Whether the file says of each subject what is stored of it."""
     found: dict[str, bool] = {}
     with plant.pool.connection() as connection:
-        for subject in verification.list_verified_subjects(connection):
+        for subject in subject_keys(connection):
             report = verify(
                 connection,
                 InProcessRunner(),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from disarray.control.calls import fetch_dicts, fetch_rows
+from disarray.control.calls import fetch_dicts
 from disarray.control.catalog import load_subject_fragments
 from disarray.control.definitions import load_subject_versions
 from disarray.control.snapshots import snapshot
@@ -73,14 +73,6 @@ class StoredSubject:
     def datasets(self) -> frozenset[str]:
         """The datasets that anything is stored under."""
         return frozenset({*self.fragments, *self.segments, *self.summaries, *self.rollup_parts})
-
-
-def list_verified_subjects(connection: Connection, subject_key: str | None = None) -> list[str]:
-    """Every subject that is known, or the one asked for if it is."""
-    rows = fetch_rows(
-        connection, "select subject_key from disarray.list_verified_subjects(%s)", (subject_key,)
-    )
-    return [found for (found,) in rows]
 
 
 def load_subject(

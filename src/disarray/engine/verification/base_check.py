@@ -19,7 +19,12 @@ from disarray.engine.verification.comparison import (
     Difference,
     differences,
 )
-from disarray.engine.verification.range_check import END_FIELDS, SUMMARY_FIELDS, summary_files
+from disarray.engine.verification.range_check import (
+    END_FIELDS,
+    SUMMARY_FIELDS,
+    is_recomputed,
+    summary_files,
+)
 from disarray.engine.verification.stored_rows import StoredRows, StoredRowsReader
 from disarray.model.description.metrics import MetricKind
 
@@ -28,6 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from disarray.engine.verification.selection import Selection
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.metrics import Metric
 
@@ -43,6 +49,7 @@ class SubjectChain:
     recomputed: tuple[tuple[str, int], ...]  # in the order of ranges
     stored: StoredRows | None
     sealed: frozenset[int]
+    selection: Selection
     stale_from_us: int | None
 
     @property
@@ -86,16 +93,17 @@ def _check_chain(chain: SubjectChain, stored: pa.Table, dataset: Dataset) -> lis
         _read([(summary_files(path)[number], row_group) for path, row_group in chain.recomputed], schema)
         for number, schema in enumerate((SUMMARY_FIELDS, SUMMARY_FIELDS, END_FIELDS))
     )
-    if chain.sealed:
+    is_whole = not chain.sealed and chain.selection.is_everything
+    if not is_whole:
         # Taken as they are stored: what is right of them has to follow from them.
-        is_sealed = np.isin(stored.column("segment_us").to_numpy(), np.array(sorted(chain.sealed)))
-        segments = pa.concat_tables([segments, _as_recomputed(stored.filter(pa.array(is_sealed)))])
+        believed = ~is_recomputed(stored, chain.subject_key, chain.sealed, chain.selection, dataset)
+        segments = pa.concat_tables([segments, _as_recomputed(stored.filter(pa.array(believed)))])
     linked = [SUMMARIES.schema.empty_table()]
     histories = []
     for metric in dataset.metrics:
         own = _of(segments, metric).sort_by(SERIES_ORDER)
         linked.append(linked_columns(own, link(own, metric), metric).select(SUMMARIES.schema.names))
-        if not chain.sealed:
+        if is_whole:
             histories += _history_differences(chain, metric, stored, ranges, ends, dataset=dataset)
     recomputed = pa.concat_tables(linked)
     found = differences(
@@ -231,7 +239,8 @@ def _as_recomputed(stored: pa.Table) -> pa.Table:
     rows = stored.num_rows
     own = {"magnitude": pa.repeat(0.0, rows), "range_number": pa.nulls(rows, pa.int64())}
     return pa.table(
-        [own.get(each.name) or stored.column(each.name) for each in SUMMARY_FIELDS], schema=SUMMARY_FIELDS
+        [own[name] if name in own else stored.column(name) for name in SUMMARY_FIELDS.names],
+        schema=SUMMARY_FIELDS,
     )
 
 

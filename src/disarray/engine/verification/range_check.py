@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.engine.verification.comparison import Difference
+    from disarray.engine.verification.selection import Selection
     from disarray.model.description.dataset import Dataset
 
 _NUMBERS = {"float": pa.float64(), "int": pa.int64()}
@@ -76,6 +77,7 @@ class SegmentRange:
     ]  # start, digest, readings; those that are sealed are not among them
     rollup_rows: StoredRows | None
     sealed: frozenset[int]
+    selection: Selection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,12 +196,21 @@ def _check_rollups(
             start_us=own.start_us,
             end_us=own.end_us,
         )
-        if own.sealed:
-            is_sealed = np.isin(rows.column("segment_us").to_numpy(), np.array(sorted(own.sealed)))
-            rows = rows.filter(pa.array(~is_sealed))
+        rows = rows.filter(
+            pa.array(is_recomputed(rows, own.subject_key, own.sealed, own.selection, history.dataset))
+        )
     recomputed = rollup_parts(history, own.subject_key)
     found += differences(rows, recomputed, ROLLUP_PARTS, dataset=history.dataset.name, what="rollup")
     return int(rows.num_rows)
+
+
+def is_recomputed(
+    rows: pa.Table, subject_key: str, sealed: frozenset[int], selection: Selection, dataset: Dataset
+) -> NDArray[np.bool_]:
+    """By row of the catalog: whether its segment is neither sealed nor left out."""
+    segments_us = rows.column("segment_us").to_numpy()
+    taken = selection.taken(subject_key, segments_us, length_us=dataset.segment_length_us)
+    return taken & ~np.isin(segments_us, np.array(sorted(sealed), dtype=np.int64))
 
 
 class _SummaryWriter:

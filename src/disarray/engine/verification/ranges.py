@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from disarray.control.verification import StoredSubject
     from disarray.engine.verification.scratch import SourceSlice
+    from disarray.engine.verification.selection import Selection
     from disarray.engine.verification.sources import LakeFragment, Sources
     from disarray.engine.verification.stored_rows import StoredRows
     from disarray.model.description.dataset import Dataset
@@ -27,6 +28,7 @@ def ranges_of(
     sources: Sources,
     *,
     rollup_rows: Mapping[str, StoredRows],
+    selection: Selection,
 ) -> list[SegmentRange]:
     """The ranges of each subject, from the beginning of time to its end: what is stored where nothing is, is found."""
     contributions = _contributions(subjects, sources)
@@ -38,6 +40,7 @@ def ranges_of(
             row["segment_us"]: row
             for row in subject.segments.get(dataset.name, ())
             if row["segment_us"] not in sealed
+            and selection.takes(key, row["segment_us"], length_us=dataset.segment_length_us)
         }
         weights: dict[int, int] = {segment_us: row["readings"] for segment_us, row in stored.items()}
         by_segment: dict[int, list[Contribution]] = defaultdict(list)
@@ -64,6 +67,7 @@ def ranges_of(
                     ),
                     rollup_rows=None if rows is None else rows.between(first_us, end_us),
                     sealed=sealed,
+                    selection=selection,
                 )
             )
     return found

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from disarray.control.verification import StoredSubject
     from disarray.engine.runner import Runner
     from disarray.engine.verification.comparison import Difference
+    from disarray.engine.verification.progress import Progress
     from disarray.engine.verification.range_check import CheckedRanges
+    from disarray.engine.verification.selection import Selection
     from disarray.engine.verification.sources import Sources
     from disarray.engine.verification.stored_rows import StoredRows
     from disarray.engine.verification.verification_report import VerificationReport
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from disarray.store.lake import Lake
 
 TASK_READINGS = 2_000_000
+TASKS_A_CORE = 4
 _SUMMARY_GROUPS = 1_000
 
 
@@ -51,9 +54,13 @@ class Recompute:
         lake: Lake,
         folder: Path,
         report: VerificationReport,
+        selection: Selection,
+        progress: Progress,
         on_step: Callable[[str], None],
     ) -> None:
         self.on_step = on_step
+        self.selection = selection
+        self.progress = progress
         self.runner = runner
         self.dataset = dataset
         self.subjects = subjects
@@ -73,7 +80,13 @@ class Recompute:
         """Recompute and compare."""
         self._note_what_is_stored()
         sources = gather_sources(
-            self.runner, self.dataset, self.subjects, lake=self.lake, folder=self.folder, now_us=now_us
+            self.runner,
+            self.dataset,
+            self.subjects,
+            lake=self.lake,
+            folder=self.folder,
+            now_us=now_us,
+            selection=self.selection,
         )
         self.report.files += len(sources.reads)
         self.report.unproven += sources.unproven
@@ -87,7 +100,13 @@ class Recompute:
         self.on_step(f"{self.dataset.name}: {what}")
 
     def _check_ranges(self, sources: Sources) -> list[CheckedRanges]:
-        ranges = ranges_of(self.dataset, self.subjects, sources, rollup_rows=self.rollup_rows)
+        ranges = ranges_of(
+            self.dataset,
+            self.subjects,
+            sources,
+            rollup_rows=self.rollup_rows,
+            selection=self.selection,
+        )
         weights = [each.readings for each in ranges]
         count = task_count(weights, cores=self.runner.cores, most_per_task=TASK_READINGS)
         tasks = [
@@ -98,7 +117,13 @@ class Recompute:
             )
             for number, indices in enumerate(pack_by_weight(weights, tasks=count))
         ]
-        checked = self.runner.run(check_ranges, tasks)
+        checked: list[CheckedRanges] = []
+        # In waves, so that a subject of a day's work is seen to get on.
+        wave = TASKS_A_CORE * self.runner.cores
+        for start in range(0, len(tasks), wave):
+            some = tasks[start : start + wave]
+            checked += self.runner.run(check_ranges, some)
+            self.progress.advance(sum(each.readings for task in some for each in task.ranges))
         self.report.rollup_parts += sum(each.rollup_parts for task in checked for each in task.ranges)
         self._note(each for task in checked for own in task.ranges for each in own.differences)
         return checked
@@ -115,6 +140,7 @@ class Recompute:
                 recomputed=tuple(row_groups.get(key, ())),
                 stored=self.summaries.get(key),
                 sealed=self.sealed[key],
+                selection=self.selection,
                 stale_from_us=self.stale.get(key),
             )
             for key in self.sealed
@@ -139,6 +165,12 @@ class Recompute:
         for subject in self.subjects:
             sealed = self.sealed[subject.subject_key]
             rows = subject.segments.get(self.dataset.name, ())
+            own = self.selection.only(
+                subject.subject_key,
+                (row["segment_us"] for row in rows),
+                length_us=self.dataset.segment_length_us,
+            )
+            rows = [row for row in rows if row["segment_us"] in own]
             kept = [row["readings"] for row in rows if row["segment_us"] in sealed]
             if kept:
                 self.report.sealed.append(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from disarray.engine.verification.selection import EVERYTHING, Selection
 from disarray.errors import DisarrayError
 from disarray.kernels.parsing.readings import readings_schema
 from disarray.kernels.reading.file_reader import read_file
@@ -39,6 +40,7 @@ class SourceRead:
     left_out: tuple[tuple[int, int, int], ...]  # segment, first and last position
     sealed: tuple[int, ...]  # segments of which nothing is kept that it could be compared with
     future_positions: tuple[int, ...]
+    selection: Selection = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ class _SourceSink:
             counts &= ~np.isin(position, np.array(read.future_positions, dtype=np.int64))
         if read.sealed:
             counts &= ~np.isin(segment_us, np.array(read.sealed, dtype=np.int64))
+        if not read.selection.is_everything:
+            counts &= read.selection.taken(read.subject_key, segment_us, length_us=length_us)
         for parked, first, last in read.left_out:
             counts &= ~((segment_us == parked) & (position >= first) & (position <= last))
         if not counts.all():

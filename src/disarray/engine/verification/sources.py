@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from disarray.engine.verification.scratch import Gathered, GatherTask, SourceRead, gather
+from disarray.engine.verification.selection import EVERYTHING
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
 from disarray.model.description.read_spec import RejectLimits
 from disarray.model.file_parts import part_name
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from disarray.control.verification import StoredFile, StoredSubject
     from disarray.engine.runner import Runner
     from disarray.engine.verification.scratch import SourceSlice
+    from disarray.engine.verification.selection import Selection
     from disarray.model.description.dataset import Dataset
     from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
@@ -72,8 +74,9 @@ def gather_sources(
     lake: Lake,
     folder: Path,
     now_us: int,
+    selection: Selection = EVERYTHING,
 ) -> Sources:
-    """Read every accepted file of these subjects from its source."""
+    """Read every accepted file of these subjects from its source that says something about what is selected."""
     reads: list[SourceRead] = []
     parts: list[LakeFragment] = []
     unproven: list[Unproven] = []
@@ -81,6 +84,10 @@ def gather_sources(
         fragments = subject.fragments.get(dataset.name, ())
         files = {file.source_uri: file for file in accepted_files(subject, dataset)}
         left_out = left_out_positions(fragments)
+        if not selection.is_everything:
+            fragments = _selected(subject.subject_key, fragments, selection, dataset)
+            held = {fragment.source_uri for fragment in fragments}
+            files = {uri: file for uri, file in files.items() if uri in held}
         reads += [
             source_read(
                 subject.subject_key,
@@ -89,6 +96,7 @@ def gather_sources(
                 left_out=tuple(left_out.get((file.source_uri, file.fingerprint.generation), ())),
                 sealed=subject.sealed_segments(dataset.name),
                 now_us=now_us,
+                selection=selection,
             )
             for file in files.values()
         ]
@@ -143,6 +151,7 @@ def source_read(
     left_out: tuple[tuple[int, int, int], ...],
     sealed: frozenset[int],
     now_us: int,
+    selection: Selection = EVERYTHING,
 ) -> SourceRead:
     """How a file is read again as it was taken in."""
     uri, stored = file.source_uri, file.fingerprint
@@ -166,7 +175,16 @@ def source_read(
         left_out=left_out,
         sealed=tuple(sorted(sealed)),
         future_positions=tuple(sorted(file.future_positions)),
+        selection=selection,
     )
+
+
+def _selected(
+    subject_key: str, fragments: Sequence[FragmentEntry], selection: Selection, dataset: Dataset
+) -> list[FragmentEntry]:
+    segments = {fragment.segment_us for fragment in fragments}
+    taken = selection.only(subject_key, segments, length_us=dataset.segment_length_us)
+    return [fragment for fragment in fragments if fragment.segment_us in taken]
 
 
 def left_out_positions(

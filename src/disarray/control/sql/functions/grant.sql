@@ -196,7 +196,10 @@ grant execute on function
     disarray.list_cold_segments,
     disarray.list_expired_segments,
     disarray.list_dead_lake_files,
-    disarray.note_side_effects
+    disarray.note_side_effects,
+    disarray.start_verification,
+    disarray.note_subject_verification,
+    disarray.end_verification
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -255,6 +258,8 @@ grant execute on function
     disarray.load_bases,
     disarray.load_rollup,
     disarray.list_restatements,
+    disarray.verification_state,
+    disarray.find_open_verification,
     disarray.list_verified_subjects,
     disarray.load_subject_files,
     disarray.load_subject_fragments,
