@@ -70,4 +70,7 @@ def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -
                 if files.reingest_file(connection, uri, reason=reason, by=by) is not None
             }
         after = [str(chunks[-1].chunk_no)]
+    replays.note_backfill_applied(
+        connection, job_id, files=len(queued), rebuilds=rebuilds, reason=reason, by=by
+    )
     return Applied(len(queued), rebuilds)

@@ -163,6 +163,7 @@ grant execute on function
     disarray.start_backfill,
     disarray.decide_backfill,
     disarray.distrust_segments,
+    disarray.note_backfill_applied,
     disarray.set_backfill_pace
 to disarray_operator;
 
