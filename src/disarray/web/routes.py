@@ -22,6 +22,7 @@ from disarray.web.api import (
     subjects,
     tokens,
     values,
+    verifications,
 )
 from disarray.web.route import AnyRoute
 
@@ -44,6 +45,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *sinks.ROUTES,
     *sources.ROUTES,
     *backfills.ROUTES,
+    *verifications.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,
