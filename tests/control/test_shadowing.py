@@ -19,6 +19,7 @@ from disarray.control import (
     audit_catalog,
     audit_intake,
     audit_ledger,
+    backfill_chunks,
     backfills,
     blacklist,
     catalog,
@@ -46,6 +47,8 @@ from disarray.control import (
     queue,
     raw_events,
     readings,
+    rebuilds,
+    replays,
     requests,
     runs,
     side_effects,
@@ -57,6 +60,7 @@ from disarray.control import (
     tokens,
     values,
     verification,
+    verification_runs,
     views,
 )
 from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
@@ -269,12 +273,25 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     )  # fmt: skip
     assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [9]
     assert [span.last_us for span in values.list_subjects(session)] == [2]
-    assert verification.list_verified_subjects(session, "CELL1") == ["CELL1"]
+    [verified] = verification_runs.list_verified_subjects(session, "CELL1")
+    assert verified.subject_key == "CELL1"
+    run_id = uuid.uuid4()
+    verification_runs.start_verification(session, run_id, selection={}, subjects=1, readings=2)
+    assert getattr(verification_runs.find_open_verification(session), "verification_id", None) == run_id
+    verification_runs.note_subject_verification(
+        session, run_id, "CELL1", verdict="different", readings=2, findings=[{}], finding_count=1
+    )
+    verification_runs.end_verification(session, run_id)
+    assert verification_runs.verification_state(session).different_keys == ["CELL1"]
+    assert verification_runs.claim_scheduled_verification(
+        session, uuid.uuid4(), selection={"scheduled_by": "w"}, every=timedelta(hours=1)
+    )
     stored = verification.load_subject(session, "CELL1")
     assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    everything_about_replays(session)
     everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
@@ -295,8 +312,13 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
         "load_kept_fragments", "queue_compaction", "compact_segments", "seal_segments", "list_dead_lake_files",
         "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
+        "start_verification", "find_open_verification", "note_subject_verification", "end_verification",
+        "verification_state", "claim_scheduled_verification",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
+        "load_span_rollup_parts", "carry_bases", "distrust_segments",
+        "next_pending_rebuild", "measure_pending_rebuilds", "rebuild_progress",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
@@ -316,8 +338,34 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
-        "drop_view",
+        "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
+
+
+def everything_about_replays(session: Connection) -> None:
+    """What is stored of CELL1 in a span, and its base carried on once more."""
+    span = {"from_us": 0, "to_us": 10}
+    found = replays.next_replayed_subject(session, None, datasets=["cells"], subjects=None, **span)
+    assert found == replays.ReplayedSubject("CELL1", "cells", 2)
+    assert replays.measure_replay(session, datasets=None, subjects=["CELL1"], **span).readings == 2
+    assert replays.newest_commit_seq(session, "CELL1", "cells") == 2
+    [stored] = replays.load_span_summaries(session, "cells", "CELL1", **span)
+    assert replays.load_last_summaries(session, "cells", "CELL1", before_us=10) == [stored]
+    assert len(replays.load_span_rollup_parts(session, "cells", "CELL1", **span)) == 1
+    piece = {
+        name: value for name, value in stored.items() if name not in ("dataset", "subject_key", "base_int")
+    }
+    metric = {"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": True, "unit": ""}
+    [carried] = session.execute(
+        "select base_int from disarray.carry_bases('cells', %s::json, 0, %s::json)",
+        (json.dumps([metric]), json.dumps([piece])),
+    ).fetchall()
+    assert carried == (stored["base_int"],)
+    assert replays.distrust_segments(session, "cells", "CELL1", segments=[99]) == 0
+    assert rebuilds.next_pending_rebuild(session, None, datasets=["cells"], subjects=None) is None
+    assert rebuilds.measure_pending_rebuilds(session, datasets=["cells"], subjects=["CELL1"]).subjects == 0
+    progress = rebuilds.rebuild_progress(session, "cells", "CELL1", since=datetime.now(UTC))
+    assert progress == rebuilds.RebuildProgress(is_pending=False, is_queued=False, last_error=None)
 
 
 def everything_about_the_api(session: Connection) -> set[str]:
@@ -441,13 +489,16 @@ def everything_about_destinations(session: Connection) -> set[str]:
     assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
+    destinations.restart_destination(session, "copy")
+    assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
+    destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
     assert destinations.forget_destination(session, "copy", **decision) > 0
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
-        "forget_destination",
+        "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
     }  # fmt: skip
 
 
@@ -479,35 +530,42 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
     with session.transaction():
-        assert backfills.lock_backfill_scan(session, job_id, ahead=4) is not None
+        assert backfill_chunks.lock_backfill_scan(session, job_id, ahead=4) is not None
         for last in ("3", "6", "9"):
-            backfills.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
+            backfill_chunks.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
 
-    def claim() -> backfills.HeldChunk:
-        claimed = backfills.claim_backfill_chunk(session, job_id, holder, lease_seconds=60, max_attempts=1)
+    limits = backfill_chunks.FailureLimits(max_attempts=1, max_error_rate=1, alert_threshold=0)
+
+    def claim() -> backfill_chunks.HeldChunk:
+        claimed = backfill_chunks.claim_backfill_chunk(
+            session, job_id, holder, lease_seconds=60, limits=limits
+        )
         assert claimed.chunk_no is not None
         assert claimed.fence is not None
-        return backfills.HeldChunk(
+        return backfill_chunks.HeldChunk(
             job_id=job_id, chunk_no=claimed.chunk_no, cursor_from=None, cursor_to=("3",), rows_cut=3, attempts=1,
             fence=claimed.fence, holder=holder,
         )  # fmt: skip
 
     def fail(*, is_to_blame: bool) -> str:
-        return backfills.fail_backfill_chunk(
-            session, claim(), "bad", retry_delay_seconds=0, max_attempts=1, is_to_blame=is_to_blame,
-            max_error_rate=1, alert_threshold=0,
-        )  # fmt: skip
+        return backfill_chunks.fail_backfill_chunk(
+            session, claim(), "bad", retry_delay_seconds=0, is_to_blame=is_to_blame, limits=limits
+        )
 
-    result = backfills.ChunkResult(
+    result = backfill_chunks.ChunkResult(
         rows_written=3, rows_read_again=0, rows_after=3, checksum="0" * 32, written_xid="7"
     )
     for _ in range(2):
         held = claim()
-        backfills.assert_backfill_chunk_held(session, held)
-        backfills.complete_backfill_chunk(session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3)
+        backfill_chunks.renew_backfill_chunk(session, held, lease_seconds=60)
+        backfill_chunks.hold_backfill_chunk(session, held)
+        backfill_chunks.complete_backfill_chunk(
+            session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3
+        )
+    assert backfill_chunks.cut_backfill_chunk(session, claim(), "slow", cursor_to=["8"], rows=2) == 4
     assert (fail(is_to_blame=False), fail(is_to_blame=True)) == ("waiting", "dead")
     backfills.note_backfill_hold(session, job_id, "max_queue_age", "busy")
-    backfills.set_backfill_pace(session, job_id, rate_limit=5, max_concurrency=1, **decision)
+    backfills.set_backfill_pace(session, job_id, rate_limit=5000, max_concurrency=1, **decision)
     assert (
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.PAUSED, **decision) == "paused"
     )
@@ -515,7 +573,7 @@ def everything_about_backfills(session: Connection) -> set[str]:
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.RESUMED, **decision)
         == "running"
     )
-    assert fail(is_to_blame=True) == "dead"
+    assert (fail(is_to_blame=True), fail(is_to_blame=True)) == ("dead", "dead")
     fence = backfills.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
     assert fence is not None
     backfills.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
@@ -525,12 +583,17 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     backfills.stop_backfill(session, job_id, "late")
     [job] = backfills.list_backfills(session)
-    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 1)
-    assert len(backfills.list_backfill_chunks(session, job_id)) == 3
+    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 2)
+    assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
+    assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
+    assert replays.list_backfill_findings(session, job_id) == []
+    replays.note_backfill_applied(session, job_id, files=0, rebuilds=0, **decision)
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
-        "assert_backfill_chunk_held", "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
+        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
+        "note_backfill_applied",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",
@@ -671,6 +734,10 @@ def everything_about_a_view(session: Connection) -> None:
     assert (known.commit_position, known.is_stale) == (position, False)
     assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
     assert views.drop_view(session, "counts")
+    may_create = "select has_schema_privilege('disarray_views', 'telemetry', 'create')"
+    with views.creation_granted(session):
+        assert session.execute(may_create).fetchone() == (True,)
+    assert session.execute(may_create).fetchone() == (False,)
 
 
 def everything_about_a_definition(session: Connection) -> None:

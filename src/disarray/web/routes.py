@@ -22,6 +22,8 @@ from disarray.web.api import (
     subjects,
     tokens,
     values,
+    verifications,
+    views,
 )
 from disarray.web.route import AnyRoute
 
@@ -42,8 +44,10 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *sinks.ROUTES,
+    *views.ROUTES,
     *sources.ROUTES,
     *backfills.ROUTES,
+    *verifications.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

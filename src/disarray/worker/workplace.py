@@ -69,6 +69,7 @@ class Workplace:
                 destination=each,
                 holder=self.holder,
                 settings=self.loader_settings,
+                runner=self.runner,
             )
             for each in self.destinations
         ]

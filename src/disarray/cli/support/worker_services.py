@@ -15,6 +15,7 @@ from disarray.broker.direct import DirectTransport
 from disarray.cli.support.serving import RestServer
 from disarray.sinks.hook_settings import refuse_unusable_hooks
 from disarray.sinks.views import ViewRefresher
+from disarray.worker.process.backfill_kinds import WorkerKinds
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
 from disarray.worker.process.initial_loading import InitialLoadThread
@@ -25,7 +26,8 @@ from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.refreshing import ViewThread
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
-from disarray.worker.process.settings import serves_backfills
+from disarray.worker.process.settings import serves_backfills, verification_settings
+from disarray.worker.process.verifying import verify_when_idle
 
 if TYPE_CHECKING:
     import threading
@@ -82,7 +84,8 @@ def make_services(
     for loader in place.loaders():
         name = f"destination {loader.destination.name}"
         thread = DestinationThread(loader, scheduler.breaker)
-        services[name] = ThreadService(name, thread.run, ended=stop)
+        scheduler.followers.append(thread.wake)
+        services[name] = ThreadService(name, thread.run, ended=stop, wake=thread.wake)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)
@@ -112,9 +115,19 @@ def make_backfiller(
         holder=place.holder,
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
+        open_kind=WorkerKinds(place, is_over=stop.is_set),
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}
+
+
+def make_verifier(config: Config, place: Workplace, *, stop: threading.Event) -> dict[str, Service]:
+    """The thread that verifies while nothing is queued; none where `verify.on_workers` says so."""
+    settings = verification_settings(config)
+    if settings is None:
+        return {}
+    run = partial(verify_when_idle, place, settings)
+    return {"verification": ThreadService("verification", run, ended=stop)}
 
 
 def make_rest_server(config: Config, place: Workplace) -> RestServer:

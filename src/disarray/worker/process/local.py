@@ -151,7 +151,7 @@ def open_house(config: Config) -> Iterator[Workplace]:
 
 @contextmanager
 def open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
-    """Somewhere to run kernels, as long as the block lasts."""
+    """Somewhere to run kernels; a session of Spark that is started for it is stopped afterwards."""
     from disarray.engine.runner import InProcessRunner, SparkRunner
 
     if kind is RunnerKind.IN_PROCESS:
