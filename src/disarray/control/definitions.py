@@ -62,15 +62,18 @@ def metric_documents(dataset: Dataset) -> list[dict[str, object]]:
     ]
 
 
-def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:
+def register_dataset(
+    connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False, queues: bool = True
+) -> int:
     """Make a definition known; one never seen is put in force, and as many rebuilds as this answers are queued.
 
-    One that was superseded is refused, unless it is put in force again on purpose.
+    One that was superseded is refused, unless it is put in force again on purpose. Without `queues`, subjects wait for
+    whoever queues them one by one.
     """
     return fetch_value(
         connection,
         int,
-        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s)",
+        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s, %s)",
         (
             dataset.name,
             dataset.parse_version,
@@ -78,6 +81,7 @@ def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose:
             written_text(dataset),
             json.dumps(metric_documents(dataset)),
             is_on_purpose,
+            queues,
         ),
     )
 

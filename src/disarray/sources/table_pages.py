@@ -28,7 +28,6 @@ _FEWEST_ROWS = 100
 # What a page has beside the columns of the table.
 TRANSACTION = "__transaction"
 BEYOND = "__beyond"
-ROWS = "__rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +92,8 @@ class PagedTable:
                 return
             after = self.position(page, page.num_rows - 1)
 
-    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> tuple[Position | None, int]:
-        """Where so many rows behind a position end, and how many there are; counted by their order alone."""
+    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> Position | None:
+        """Where the next rows behind a position end, so many at most; None where there is none."""
         names = ", ".join(column.quoted for column in self.order)
         conditions = " and ".join([*self._bounds(after, ">"), *self._bounds(up_to, "<=")])
         inner = (
@@ -104,11 +103,9 @@ class PagedTable:
         selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
         backwards = ", ".join(f"cut.{column.quoted} desc" for column in self.order)
         found = self.session.rows(
-            f"select {selected}, count(*) over () as {ROWS} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
+            f"select {selected} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
         )
-        if not found.num_rows:
-            return None, 0
-        return self.position(found, 0), int(found.column(ROWS)[0].as_py())
+        return self.position(found, 0) if found.num_rows else None
 
     def last_position(self) -> Position | None:
         """The last in the order; None where there is no row."""

@@ -60,7 +60,7 @@ _KEEP_WARM_SECONDS = 30.0
 # Files that are small on average cost a pass more than reading them does, and each pass scans their segment again:
 # after a full batch of them, the next one takes so many times more.
 _SMALL_BYTES = 64 << 10
-_MORE_SMALL_FILES = 4
+_MORE_SMALL_FILES = 10
 
 
 def database_breaker() -> Breaker:
