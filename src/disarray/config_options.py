@@ -100,7 +100,7 @@ OPTIONS = (
     ),
     Option(
         "agent.scan_every",
-        "1 s",
+        "500 ms",
         "how often roots are listed; a listing that takes long is followed by a pause nine times as long",
         Kind.LENGTH,
     ),
@@ -427,6 +427,13 @@ OPTIONS = (
         "housekeeping.keep_effects",
         "90 d",
         "how long messages to hooks are kept that were sent",
+        Kind.LENGTH,
+        at_least=DAY,
+    ),
+    Option(
+        "housekeeping.keep_backfills",
+        "90 d",
+        "how long backfills that have ended are kept, with their chunks and verdicts",
         Kind.LENGTH,
         at_least=DAY,
     ),

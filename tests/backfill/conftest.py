@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from disarray.backfill.chunk_worker import ChunkWorker
-from disarray.backfill.description import parse_spec
-from disarray.backfill.job_session import open_job
+from disarray.backfill.description import UpdateSpec
+from disarray.backfill.job_file import parse_spec
+from disarray.backfill.job_session import open_in_database, open_job
 from disarray.backfill.serving_jobs import JobServer
 from disarray.backfill.starting import start_backfill
 from disarray.config import default_config
@@ -18,7 +19,6 @@ from disarray.control import backfills, connections, instances
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from disarray.backfill.description import BackfillSpec
     from disarray.control.backfills import BackfillRecord
     from disarray.control.connections import Connection
 
@@ -58,8 +58,10 @@ def merged(*documents: Mapping[str, Any]) -> dict[str, Any]:
     return result
 
 
-def spec_of(*documents: Mapping[str, Any]) -> BackfillSpec:
-    return parse_spec(merged(*documents), shown="job.toml", config=default_config())
+def spec_of(*documents: Mapping[str, Any]) -> UpdateSpec:
+    spec = parse_spec(merged(*documents), shown="job.toml", config=default_config())
+    assert isinstance(spec, UpdateSpec)
+    return spec
 
 
 class Shop:
@@ -83,6 +85,7 @@ class Shop:
             kind=job.kind,
             description=job.description,
             lease_seconds=60,
+            open_kind=open_in_database,
         )
         session = opened.__enter__()
         self._opened.append(opened)

@@ -10,8 +10,8 @@ import pytest
 from disarray.backfill.description import HealthLimits, Processing, RetryPolicy
 from disarray.backfill.health import Strain, hold_of
 from disarray.backfill.pacing import Pace, bounded_rows, next_pace, retry_delay
-from disarray.control import backfills, instances
-from disarray.control.backfills import ClaimOutcome
+from disarray.control import backfill_chunks, backfills, instances
+from disarray.control.backfill_chunks import ClaimOutcome, FailureLimits
 from disarray.errors import DatabaseUnavailableError
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from tests.backfill.conftest import Shop
 
+LIMITS = FailureLimits(max_attempts=3, max_error_rate=0.1, alert_threshold=0.01)
 PROCESSING = Processing(target_seconds=0.1, min_rows=10, max_rows=10_000)
 
 
@@ -105,7 +106,7 @@ def test_a_new_rate_is_in_force_at_once(shop: Shop, advance_clock: Callable[[tim
         shop.connection, job_id, rate_limit=None, max_concurrency=1, reason="night", by="ada"
     )
     claims = [
-        backfills.claim_backfill_chunk(shop.connection, job_id, holder, lease_seconds=60, max_attempts=3)
+        backfill_chunks.claim_backfill_chunk(shop.connection, job_id, holder, lease_seconds=60, limits=LIMITS)
         for _ in range(2)
     ]
     assert [claim.outcome for claim in claims] == [ClaimOutcome.CLAIMED, ClaimOutcome.CONCURRENCY]
@@ -173,9 +174,9 @@ def test_a_database_that_is_away_is_tried_again_and_costs_no_attempt(
     def cut_off(*_: object) -> object:
         raise DatabaseUnavailableError("the server closed the connection")
 
-    monkeypatch.setattr(worker._session.kind, "read", cut_off)
+    monkeypatch.setitem(vars(worker._session.kind), "read", cut_off)
     with pytest.raises(DatabaseUnavailableError):
         worker.step()
-    [chunk, *_] = backfills.list_backfill_chunks(shop.connection, job_id)
+    [chunk, *_] = backfill_chunks.list_backfill_chunks(shop.connection, job_id)
     assert (chunk.state, chunk.attempts, chunk.failures) == ("waiting", 0, 0)
     assert "closed the connection" in str(chunk.last_error)

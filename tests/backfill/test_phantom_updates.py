@@ -53,8 +53,8 @@ class Ours:
         self._reached = {step: threading.Event() for step in (*OURS, "over")}
         self._pid = worker._session.control.info.backend_pid
         kind = worker._session.kind
-        patch.setattr(kind, "read", self._stepped("read", kind.read))
-        patch.setattr(kind, "write", self._stepped("write", kind.write))
+        patch.setitem(vars(kind), "read", self._stepped("read", kind.read))
+        patch.setitem(vars(kind), "write", self._stepped("write", kind.write))
         patch.setattr(worker, "_complete", self._stepped("commit", worker._complete))
         self._thread = threading.Thread(target=self._work, args=(worker,), daemon=True)
         self._thread.start()

@@ -10,7 +10,7 @@ import pytest
 
 from disarray.backfill.serving_jobs import JobServer
 from disarray.backfill.starting import plan_backfill
-from disarray.control import backfills, instances
+from disarray.control import backfill_chunks, backfills, instances
 from disarray.control.backfills import BackfillDecision
 from disarray.errors import InvalidRequestError, LeaseLostError
 from tests.backfill.conftest import ADD_ONE, Shop, spec_of
@@ -97,7 +97,7 @@ def test_a_function_that_breaks_its_promise_leaves_dead_chunks_and_stops_the_job
     assert (job.state, job.chunks_dead, job.verdict) == ("stopped", 1, None)
     assert job.state_reason is not None
     assert reason in job.state_reason
-    [dead] = backfills.list_backfill_chunks(shop.connection, job.job_id, state="dead")
+    [dead] = backfill_chunks.list_backfill_chunks(shop.connection, job.job_id, state="dead")
     assert (dead.attempts, reason in str(dead.last_error)) == (2, True)
     assert shop.effects() == {0}
 
@@ -109,7 +109,7 @@ def test_one_bad_chunk_is_dead_with_its_reason_and_the_others_go_on(shop: Shop) 
     job_id = shop.start(NO_WAIT, {"processing": {"max_error_rate": 0.5}})
     job = shop.run(job_id)
     assert (job.state, job.chunks_done, job.chunks_dead, job.verdict) == ("done", 4, 1, "incomplete")
-    [dead] = backfills.list_backfill_chunks(shop.connection, job_id, state="dead")
+    [dead] = backfill_chunks.list_backfill_chunks(shop.connection, job_id, state="dead")
     assert "not_too_many" in str(dead.last_error)
     [(alerts,)] = shop.rows(
         "select count(*) from disarray.ingest_event where event_type = 'backfill_alerted'"
@@ -192,7 +192,7 @@ def test_a_worker_that_froze_past_its_lease_changes_nothing(
             assert step.wait_seconds == 0
         return known
 
-    monkeypatch.setattr(frozen._session.kind, "read", freeze)
+    monkeypatch.setitem(vars(frozen._session.kind), "read", freeze)
     commit = frozen._commit_here
 
     def commit_late(*given: Any) -> None:
@@ -210,7 +210,9 @@ def test_a_worker_that_froze_past_its_lease_changes_nothing(
 
 def test_a_plan_tries_a_chunk_and_leaves_nothing(shop: Shop) -> None:
     plan = plan_backfill(shop.dsn, spec_of(ADD_ONE))
-    assert (plan.rows, plan.chunks, plan.sample_rows, plan.sample_rows_written) == (100, 5, 20, 20)
+    assert plan.sample is not None
+    assert plan.expected_seconds is not None
+    assert (plan.rows, plan.chunks, plan.sample.rows, plan.sample.rows_written) == (100, 5, 20, 20)
     assert plan.bytes > 0
     assert plan.expected_seconds > 0
     assert shop.effects() == {0}

@@ -8,9 +8,11 @@ import pytest
 
 from disarray.backfill.arrow_function import table_of
 from disarray.backfill.checksum import rows_checksum, value_text
+from disarray.backfill.user_database.row_check import with_derived_check
 from disarray.backfill.user_database.session import load_layout, prepare_session
 from disarray.backfill.user_database.table import RowsRead, Stretch, UserTable
-from disarray.control import backfills, hooks, side_effects
+from disarray.control import backfills, connections, hooks, side_effects
+from disarray.errors import BackfillTargetError
 from tests.backfill.conftest import ADD_ONE, Shop, merged, spec_of
 
 if TYPE_CHECKING:
@@ -107,8 +109,18 @@ def test_the_checksum_is_the_same_in_sql_and_in_python(shop: Shop) -> None:
             "changed",
             "chunk 2: 20 rows were changed",
         ),
-        ({}, "delete from disarray.backfill_chunk where chunk_no = 3", "failed", "chunk 3 is lost"),
-        ({}, "delete from disarray.backfill_chunk where chunk_no = 5", "failed", "chunks from 5 on are lost"),
+        (
+            {},
+            "delete from disarray.backfill_chunk where chunk_no = 3",
+            "failed",
+            "between chunk 2 and chunk 4 was never done: a chunk is lost",
+        ),
+        (
+            {},
+            "delete from disarray.backfill_chunk where chunk_no = 5",
+            "failed",
+            "what lies behind chunk 4 was never done",
+        ),
         (
             {},
             "update disarray.backfill_chunk set checksum = repeat('0', 32) where chunk_no = 4",
@@ -169,10 +181,75 @@ def test_what_happened_behind_its_back_is_found_and_named(
     assert named in " ".join([*job.verdict_details["failed"], *job.verdict_details["changed"]])  # type: ignore[index]
 
 
-def test_a_check_follows_from_expressions_that_read_nothing_that_is_set() -> None:
-    assert spec_of(ADD_ONE).row_check is None
-    assert spec_of(ADD_ONE, DERIVED).row_check == '("net" is not distinct from (gross - tax\n))'
-    assert spec_of(ADD_ONE, DERIVED, {"source": {"where": "net is null"}}).row_check is None
+@pytest.mark.parametrize(
+    ("column", "expression", "more", "check"),
+    [
+        ("net", "gross - tax", {}, '("net" is not distinct from (gross - tax\n)::double precision)'),
+        ("touched", "touched + 1", {}, None),  # reads what it sets
+        ("net", "gross - tax", {"source": {"where": "net is null"}}, None),  # not every row is transformed
+        ("net", "random()", {}, None),
+        ("note", "'seen ' || now()", {}, None),
+        ("net", "(select max(gross) from shop.orders)", {}, None),
+    ],
+)
+def test_a_check_follows_from_expressions_that_give_the_same_again(
+    shop: Shop, column: str, expression: str, more: dict[str, Any], check: str | None
+) -> None:
+    spec = spec_of(ADD_ONE, {"update": {"set": {column: expression}}}, more)
+    assert with_derived_check(shop.connection, spec).row_check == check
+
+
+def test_rows_of_a_volatile_expression_that_others_touch_are_no_false_alarm(shop: Shop) -> None:
+    document = {"update": {"set": {"net": "random()"}}}
+    assert run_and_then(shop, document, "select 1").verdict == "verified"
+    job = run_and_then(shop, document, "update shop.orders set note = 'x' where id = 75")
+    assert job.verdict == "verified"
+    assert run_and_then(shop, document, "update shop.orders set net = 7 where id = 75").verdict == "changed"
+
+
+def test_a_check_of_the_user_that_may_answer_otherwise_each_time_is_refused(shop: Shop) -> None:
+    with pytest.raises(BackfillTargetError, match="calls a function that may answer otherwise each time"):
+        shop.start({"verification": {"check": "net < random()"}})
+
+
+def test_a_value_that_its_column_rounds_is_no_false_alarm(shop: Shop) -> None:
+    shop.connection.execute("alter table shop.orders alter net type real")
+    job = run_and_then(shop, DERIVED, "update shop.orders set net = net where id = 75")
+    assert (job.verdict, job.verdict_details["failed"]) == ("verified", [])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("savepoint", [False, True])
+def test_a_change_of_a_transaction_that_began_before_the_chunk_is_somebody_elses(
+    shop: Shop, savepoint: bool
+) -> None:
+    """It has a smaller number than the chunk's own transaction, and wrote its row after the chunk did."""
+    with connections.connect(shop.dsn) as early, early.transaction():
+        early.execute("select pg_current_xact_id()")
+        job_id = shop.start()
+        worker = shop.worker(job_id)
+        while shop.job(job_id).chunks_done < 5:
+            worker.step()
+        if savepoint:
+            early.execute("savepoint within")
+        early.execute("update shop.orders set touched = 7 where id = 75")
+    job = shop.run(job_id)
+    assert job.verdict == "changed"
+    assert "1 rows were changed since by somebody else" in job.verdict_details["changed"][0]  # type: ignore[index]
+
+
+def test_what_is_inserted_where_the_greatest_row_was_deleted_is_verified(shop: Shop) -> None:
+    job_id = shop.start()
+    worker = shop.worker(job_id)
+    shop.connection.execute("delete from shop.orders where id > 240")
+    while shop.job(job_id).chunks_done < 4:
+        worker.step()
+    # The last stretch is empty, and is the job's own up to the greatest cursor that there was.
+    while shop.job(job_id).chunks_done < 5:
+        worker.step()
+    shop.connection.execute("insert into shop.orders (id, gross, tax) values (299, 1, 1)")
+    job = shop.run(job_id)
+    assert job.verdict == "changed"
+    assert "chunk 5: 1 rows were changed since" in job.verdict_details["changed"][0]  # type: ignore[index]
 
 
 def test_a_value_that_is_too_long_for_its_column_is_refused_and_not_cut_off(shop: Shop) -> None:

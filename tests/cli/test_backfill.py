@@ -53,7 +53,7 @@ def touched(connection: Connection) -> list[tuple[int, int]]:
 
 def test_a_job_from_its_plan_to_a_second_verification(run: Run, orders: Connection) -> None:
     plan = json.loads(run("backfill", "plan", "job.toml", "--json").stdout)
-    assert (plan["rows"], plan["chunks"], plan["sample_rows_written"]) == (100, 5, 20)
+    assert (plan["rows"], plan["chunks"], plan["sample"]["rows_written"]) == (100, 5, 20)
     assert touched(orders) == [(0, 100)]
     done = run("backfill", "start", "job.toml")
     assert done.returncode == 0, done.stderr

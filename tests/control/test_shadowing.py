@@ -19,6 +19,7 @@ from disarray.control import (
     audit_catalog,
     audit_intake,
     audit_ledger,
+    backfill_chunks,
     backfills,
     blacklist,
     catalog,
@@ -46,9 +47,11 @@ from disarray.control import (
     queue,
     raw_events,
     readings,
+    replays,
     requests,
     runs,
     side_effects,
+    source_loads,
     sources,
     status,
     subject_commits,
@@ -287,6 +290,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    everything_about_replays(session)
     everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
@@ -299,7 +303,9 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     return {
         "next_batch", "record_deliveries", "note_deleted_deliveries", "list_batches", "list_spent_deliveries",
         "find_unknown_deliveries", "claim_source", "renew_source", "advance_source", "end_source_turn",
-        "decide_source", "list_sources",
+        "decide_source", "list_sources", "begin_source_load", "find_source_load", "settle_source_load",
+        "add_source_chunks", "claim_source_chunks", "renew_source_chunks", "complete_source_chunk",
+        "release_source_chunks", "end_source_load", "list_source_loads",
         "hand_over_items", "load_file_homes", "load_moving_files", "count_moving_files", "list_known_files",
         "queue_moves", "matching_rules", "note_matching", "list_unmatched_files",
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
@@ -309,6 +315,8 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "verification_state", "claim_scheduled_verification",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
+        "load_span_rollup_parts", "carry_bases", "distrust_segments",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
@@ -328,8 +336,30 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
-        "drop_view",
+        "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
+
+
+def everything_about_replays(session: Connection) -> None:
+    """What is stored of CELL1 in a span, and its base carried on once more."""
+    span = {"from_us": 0, "to_us": 10}
+    found = replays.next_replayed_subject(session, None, datasets=["cells"], subjects=None, **span)
+    assert found == replays.ReplayedSubject("CELL1", "cells", 2)
+    assert replays.measure_replay(session, datasets=None, subjects=["CELL1"], **span).readings == 2
+    assert replays.newest_commit_seq(session, "CELL1", "cells") == 2
+    [stored] = replays.load_span_summaries(session, "cells", "CELL1", **span)
+    assert replays.load_last_summaries(session, "cells", "CELL1", before_us=10) == [stored]
+    assert len(replays.load_span_rollup_parts(session, "cells", "CELL1", **span)) == 1
+    piece = {
+        name: value for name, value in stored.items() if name not in ("dataset", "subject_key", "base_int")
+    }
+    metric = {"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": True, "unit": ""}
+    [carried] = session.execute(
+        "select base_int from disarray.carry_bases('cells', %s::json, 0, %s::json)",
+        (json.dumps([metric]), json.dumps([piece])),
+    ).fetchall()
+    assert carried == (stored["base_int"],)
+    assert replays.distrust_segments(session, "cells", "CELL1", segments=[99]) == 0
 
 
 def everything_about_the_api(session: Connection) -> set[str]:
@@ -453,13 +483,16 @@ def everything_about_destinations(session: Connection) -> set[str]:
     assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
+    destinations.restart_destination(session, "copy")
+    assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
+    destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
     assert destinations.forget_destination(session, "copy", **decision) > 0
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
-        "forget_destination",
+        "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
     }  # fmt: skip
 
 
@@ -491,35 +524,42 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     holder = instances.register_instance(session, "Worker06", subject_patterns=["NONE"])
     with session.transaction():
-        assert backfills.lock_backfill_scan(session, job_id, ahead=4) is not None
+        assert backfill_chunks.lock_backfill_scan(session, job_id, ahead=4) is not None
         for last in ("3", "6", "9"):
-            backfills.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
+            backfill_chunks.add_backfill_chunk(session, job_id, cursor_to=[last], rows=3, is_last=last == "9")
 
-    def claim() -> backfills.HeldChunk:
-        claimed = backfills.claim_backfill_chunk(session, job_id, holder, lease_seconds=60, max_attempts=1)
+    limits = backfill_chunks.FailureLimits(max_attempts=1, max_error_rate=1, alert_threshold=0)
+
+    def claim() -> backfill_chunks.HeldChunk:
+        claimed = backfill_chunks.claim_backfill_chunk(
+            session, job_id, holder, lease_seconds=60, limits=limits
+        )
         assert claimed.chunk_no is not None
         assert claimed.fence is not None
-        return backfills.HeldChunk(
+        return backfill_chunks.HeldChunk(
             job_id=job_id, chunk_no=claimed.chunk_no, cursor_from=None, cursor_to=("3",), rows_cut=3, attempts=1,
             fence=claimed.fence, holder=holder,
         )  # fmt: skip
 
     def fail(*, is_to_blame: bool) -> str:
-        return backfills.fail_backfill_chunk(
-            session, claim(), "bad", retry_delay_seconds=0, max_attempts=1, is_to_blame=is_to_blame,
-            max_error_rate=1, alert_threshold=0,
-        )  # fmt: skip
+        return backfill_chunks.fail_backfill_chunk(
+            session, claim(), "bad", retry_delay_seconds=0, is_to_blame=is_to_blame, limits=limits
+        )
 
-    result = backfills.ChunkResult(
+    result = backfill_chunks.ChunkResult(
         rows_written=3, rows_read_again=0, rows_after=3, checksum="0" * 32, written_xid="7"
     )
     for _ in range(2):
         held = claim()
-        backfills.assert_backfill_chunk_held(session, held)
-        backfills.complete_backfill_chunk(session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3)
+        backfill_chunks.renew_backfill_chunk(session, held, lease_seconds=60)
+        backfill_chunks.hold_backfill_chunk(session, held)
+        backfill_chunks.complete_backfill_chunk(
+            session, held, result, seconds=1, seconds_per_row=0.3, chunk_rows=3
+        )
+    assert backfill_chunks.cut_backfill_chunk(session, claim(), "slow", cursor_to=["8"], rows=2) == 4
     assert (fail(is_to_blame=False), fail(is_to_blame=True)) == ("waiting", "dead")
     backfills.note_backfill_hold(session, job_id, "max_queue_age", "busy")
-    backfills.set_backfill_pace(session, job_id, rate_limit=5, max_concurrency=1, **decision)
+    backfills.set_backfill_pace(session, job_id, rate_limit=5000, max_concurrency=1, **decision)
     assert (
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.PAUSED, **decision) == "paused"
     )
@@ -527,7 +567,7 @@ def everything_about_backfills(session: Connection) -> set[str]:
         backfills.decide_backfill(session, job_id, backfills.BackfillDecision.RESUMED, **decision)
         == "running"
     )
-    assert fail(is_to_blame=True) == "dead"
+    assert (fail(is_to_blame=True), fail(is_to_blame=True)) == ("dead", "dead")
     fence = backfills.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
     assert fence is not None
     backfills.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
@@ -537,12 +577,15 @@ def everything_about_backfills(session: Connection) -> set[str]:
     )
     backfills.stop_backfill(session, job_id, "late")
     [job] = backfills.list_backfills(session)
-    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 1)
-    assert len(backfills.list_backfill_chunks(session, job_id)) == 3
+    assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 2)
+    assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
+    assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
+    assert replays.list_backfill_findings(session, job_id) == []
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
-        "assert_backfill_chunk_held", "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
+        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",
@@ -683,6 +726,10 @@ def everything_about_a_view(session: Connection) -> None:
     assert (known.commit_position, known.is_stale) == (position, False)
     assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
     assert views.drop_view(session, "counts")
+    may_create = "select has_schema_privilege('disarray_views', 'telemetry', 'create')"
+    with views.creation_granted(session):
+        assert session.execute(may_create).fetchone() == (True,)
+    assert session.execute(may_create).fetchone() == (False,)
 
 
 def everything_about_a_definition(session: Connection) -> None:
@@ -817,6 +864,25 @@ def everything_about_a_source(session: Connection) -> None:
         session, batch, [delivered], dataset="cells", counts=counts, instance_name="Worker09"
     )
     assert queued.verdict == "enqueued"
+    source_loads.begin_source_load(
+        session, turn, plan={}, open_transactions=["3/1", "4/1"], key_end=[9], rows_estimated=1
+    )
+    load = source_loads.find_source_load(session, "historian", "readings")
+    assert load is not None
+    source_loads.settle_source_load(session, load.load_id, ["4/1"])
+    assert source_loads.add_source_chunks(session, load.load_id, cut_up_to=None, ends=[[5]], is_last=True)
+    first, last = source_loads.claim_source_chunks(session, load.load_id, holder, lease_seconds=60, limit=2)
+    assert source_loads.renew_source_chunks(session, load.load_id, holder, first.fence, lease_seconds=60) == 2
+    nothing = deliveries.BatchCounts(seen=0, taken=0)
+    for chunk in (first, last):
+        source_loads.complete_source_chunk(
+            session, load.load_id, chunk, holder, counts=nothing, read_under=None, reached=None, notices=["n"]
+        )
+    source_loads.release_source_chunks(
+        session, load.load_id, holder, first.fence, error=None, next_in=timedelta(0)
+    )
+    assert source_loads.end_source_load(session, load.load_id)
+    assert [told.state for told in source_loads.list_source_loads(session)] == ["done"]
     sources.end_source_turn(session, turn, next_in=timedelta(seconds=1))
     assert [told.rows_taken for told in deliveries.list_batches(session, source_name="historian")] == [1]
     assert deliveries.find_unknown_deliveries(session, ["file:///landing/1.parquet", "file:///x"]) == [

@@ -8,7 +8,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.cli.conftest import report
 from tests.docs.transcripts import check_page
+from tests.plant import Plant
+from tests.worker.conftest import DATASET
 
 PAGE = Path(__file__).parents[2] / "docs" / "backfill.md"
 ORDERS = """
@@ -23,8 +26,11 @@ def test_every_command_of_the_page_prints_what_it_shows(
     tmp_path: Path, dsn: str, in_process: dict[str, str]
 ) -> None:
     text = PAGE.read_text("utf-8")
-    [block] = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    block, *_ = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "fill_net.toml").write_text(block)
     with psycopg.connect(dsn) as connection:
         connection.execute(ORDERS)
-    check_page(PAGE, folder=tmp_path, environment={**in_process, "DISARRAY_DSN": dsn})
+    plant = Plant(tmp_path, dsn, description=DATASET)
+    plant.ingest(plant.write("T1/a.csv", report(0, 1)), plant.write("T2/a.csv", report(0)))
+    plant.pool.close()
+    check_page(PAGE, folder=tmp_path, environment={**in_process, "DISARRAY_STATE_DIR": str(tmp_path)})

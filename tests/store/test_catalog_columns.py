@@ -214,6 +214,8 @@ NOT_OF_THE_CATALOG = {
     "ingest_queue": "work that waits: rules of audit are about every item; tests/control/test_queue_model.py",
     "materialized_view": "what is refreshed, as the configuration says it: tests/sinks/test_views.py",
     "part_delivery": "as file_part; what counts of it is the digest of its segments",
+    "source_chunk": "as source_load",
+    "source_load": "no table is loaded here; tests/sources/test_initial_load.py compares what came with the table",
     "schema_migration": "compared with the program at every connect",
     "side_effect": "what was told to whom; tests/sinks/test_hooks.py",
     "subject_verification": "what a recompute said of a subject; no number and no plan follows from it",

@@ -398,6 +398,7 @@ def test_another_column_splits_the_file_anew(plant: Plant) -> None:
         "update disarray.file_part set subject_key = subject_key || 'x' where subject_key = 'TOOL02'",
         "update disarray.file_part set parent_uri = parent_uri || 'x' where subject_key = 'TOOL02'",
         "delete from disarray.file_part where subject_key = 'TOOL02'",
+        "delete from disarray.file_fingerprint where source_uri like '%TOOL02'",
     ],
 )
 def test_an_audit_finds_parts_that_do_not_add_up(plant: Plant, change: str) -> None:

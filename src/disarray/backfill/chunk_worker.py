@@ -14,25 +14,32 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from disarray.backfill.health import Strain, hold_of
+from disarray.backfill.lease_keeper import kept_lease
 from disarray.backfill.pacing import Pace, next_pace, retry_delay
 from disarray.backfill.user_database.session import load_strain
 from disarray.backfill.verification import judge_job
-from disarray.control import backfills
-from disarray.control.backfills import ChunkResult, ClaimOutcome, HeldChunk
+from disarray.control import backfill_chunks, backfills
+from disarray.control.backfill_chunks import ChunkResult, ClaimOutcome, FailureLimits, HeldChunk
 from disarray.control.connections import transaction
 from disarray.errors import (
     BackfillTargetError,
     ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
+    HandedBackError,
     LeaseLostError,
+    TimeLimitError,
 )
 from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
     from disarray.backfill.health import Hold
     from disarray.backfill.job_session import JobSession
-    from disarray.control.backfills import ChunkClaim
+    from disarray.control.backfill_chunks import ChunkClaim
+    from disarray.control.connections import Connection
     from disarray.control.queue import Holder
 
 log = logging.getLogger(__name__)
@@ -58,6 +65,11 @@ class ChunkWorker:
         self._holder = holder
         self._lease_seconds = lease_seconds
         self._spec = session.spec
+        self._limits = FailureLimits(
+            max_attempts=session.spec.processing.retry.max_attempts,
+            max_error_rate=session.spec.processing.max_error_rate,
+            alert_threshold=session.spec.alert_threshold,
+        )
         self._healthy_until = 0.0
 
     def step(self) -> Step:
@@ -71,12 +83,12 @@ class ChunkWorker:
         except BackfillTargetError as error:
             backfills.stop_backfill(control, job_id, str(error))
             return Step(False)
-        claim = backfills.claim_backfill_chunk(
+        claim = backfill_chunks.claim_backfill_chunk(
             control,
             job_id,
             self._holder,
             lease_seconds=self._lease_seconds,
-            max_attempts=self._spec.processing.retry.max_attempts,
+            limits=self._limits,
         )
         outcome = ClaimOutcome(claim.outcome)
         match outcome:
@@ -102,17 +114,26 @@ class ChunkWorker:
         if fence is None:
             return False
         failpoint("backfill.verifying", control)
-        try:
-            verdict, details = judge_job(
-                self._session, self._holder, fence=fence, lease_seconds=self._lease_seconds
+
+        def renew(connection: Connection) -> None:
+            backfills.renew_backfill_verification(
+                connection, job_id, self._holder, fence=fence, lease_seconds=self._lease_seconds
             )
-        except BackfillTargetError as error:
+
+        try:
+            with self._kept(renew):
+                verdict, details = judge_job(self._session)
+            failpoint("backfill.judged", control)
+            backfills.record_backfill_verdict(
+                control, job_id, self._holder, fence=fence, verdict=verdict, details=details
+            )
+        except LeaseLostError as error:
+            log.warning("%s", error)
+            return False
+        except (BackfillTargetError, TimeLimitError) as error:
+            # What takes longer than a statement may would take as long the next time.
             backfills.stop_backfill(control, job_id, f"it could not be verified: {error}")
             return True
-        failpoint("backfill.judged", control)
-        backfills.record_backfill_verdict(
-            control, job_id, self._holder, fence=fence, verdict=verdict, details=details
-        )
         log.info("backfill %s (job %d) has ended: %s", self._spec.name, job_id, verdict)
         return True
 
@@ -139,7 +160,7 @@ class ChunkWorker:
         for _ in range(_CUTS):
             failpoint("backfill.scan", session.control)
             with transaction(session.control):
-                turn = backfills.lock_backfill_scan(
+                turn = backfill_chunks.lock_backfill_scan(
                     session.control, session.job_id, ahead=self._spec.processing.cut_ahead
                 )
                 if turn is None:
@@ -147,24 +168,28 @@ class ChunkWorker:
                 cut = session.kind.cut(
                     session.target, turn.scan_after, end=turn.cursor_end, rows=turn.chunk_rows
                 )
-                backfills.add_backfill_chunk(
+                backfill_chunks.add_backfill_chunk(
                     session.control,
                     session.job_id,
-                    cursor_to=None if cut is None else cut.to,
-                    rows=None if cut is None else cut.rows,
-                    is_last=cut is None or cut.is_last,
+                    cursor_to=cut.to,
+                    rows=cut.rows,
+                    is_last=cut.is_last,
                 )
                 failpoint("backfill.cut", session.control)
             failpoint("backfill.scanned", session.control)
 
     def _process(self, chunk: HeldChunk, claim: ChunkClaim) -> None:
+        def renew(connection: Connection) -> None:
+            backfill_chunks.renew_backfill_chunk(connection, chunk, lease_seconds=self._lease_seconds)
+
         try:
-            known = self._session.kind.read(self._session.target, chunk)
-            failpoint("backfill.read", self._session.target)
-            if self._session.marks is None:
-                self._commit_here(chunk, claim, known)
-            else:
-                self._commit_elsewhere(chunk, claim, known)
+            with self._kept(renew):
+                known = self._session.kind.read(self._session.target, chunk)
+                failpoint("backfill.read", self._session.target)
+                if self._session.marks is None:
+                    self._commit_here(chunk, claim, known)
+                else:
+                    self._commit_elsewhere(chunk, claim, known)
             failpoint("backfill.committed", self._session.control)
         except LeaseLostError as error:
             log.warning("%s", error)
@@ -173,7 +198,9 @@ class ChunkWorker:
             with suppress(ControlError):
                 self._fail(chunk, str(error), is_to_blame=False)
             raise
-        except DatabaseBusyError as error:
+        except TimeLimitError as error:
+            self._shorten(chunk, str(error))
+        except (DatabaseBusyError, HandedBackError) as error:
             self._fail(chunk, str(error), is_to_blame=False)
         except BackfillTargetError as error:
             self._fail(chunk, str(error), is_to_blame=False)
@@ -181,11 +208,37 @@ class ChunkWorker:
         except Exception as error:
             self._fail(chunk, str(error) or type(error).__name__, is_to_blame=True)
 
+    def _kept(self, renew: Callable[[Connection], None]) -> AbstractContextManager[None]:
+        return kept_lease(self._session.dsn, renew, lease_seconds=self._lease_seconds)
+
+    def _shorten(self, chunk: HeldChunk, error: str) -> None:
+        """Cut a chunk that takes longer than the server lets it; one that cannot be cut is to blame itself.
+
+        In another database it is not cut: whoever froze with the whole of it could still leave its mark there.
+        """
+        session, smallest = self._session, self._spec.processing.min_rows
+        rows = max(chunk.rows_cut // 2, smallest)
+        if session.marks is None and chunk.rows_cut > smallest:
+            cut = session.kind.cut(session.target, chunk.cursor_from, end=chunk.cursor_to, rows=rows)
+            if cut.to != chunk.cursor_to and cut.rows:
+                with suppress(LeaseLostError):
+                    backfill_chunks.cut_backfill_chunk(
+                        session.control, chunk, error, cursor_to=cut.to, rows=cut.rows
+                    )
+                    log.warning("chunk %d of backfill %s was cut: %s", chunk.chunk_no, self._spec.name, error)
+                return
+        self._fail(
+            chunk,
+            f"{error} It has {chunk.rows_cut} rows and is not cut further: lower processing.max_batch_size, or raise "
+            "worker.lease, of which a statement may take nearly a half",
+            is_to_blame=True,
+        )
+
     def _commit_here(self, chunk: HeldChunk, claim: ChunkClaim, known: object) -> None:
         connection = self._session.control
         began = time.monotonic()
         with transaction(connection):
-            backfills.assert_backfill_chunk_held(connection, chunk)
+            backfill_chunks.hold_backfill_chunk(connection, chunk)
             result = self._session.kind.write(connection, chunk, known)
             failpoint("backfill.written", connection)
             self._complete(chunk, claim, result, seconds=time.monotonic() - began)
@@ -197,7 +250,7 @@ class ChunkWorker:
         began = time.monotonic()
         with transaction(session.control):
             # Held until the effect is committed there: nobody else has this chunk meanwhile.
-            backfills.assert_backfill_chunk_held(session.control, chunk)
+            backfill_chunks.hold_backfill_chunk(session.control, chunk)
             with transaction(session.target):
                 before = session.marks.begin(session.target, chunk.chunk_no)
                 if before is None:
@@ -218,7 +271,7 @@ class ChunkWorker:
             processing=self._spec.processing,
             rate_limit=claim.rate_limit,
         )
-        backfills.complete_backfill_chunk(
+        backfill_chunks.complete_backfill_chunk(
             self._session.control,
             chunk,
             result,
@@ -230,15 +283,13 @@ class ChunkWorker:
     def _fail(self, chunk: HeldChunk, error: str, *, is_to_blame: bool) -> None:
         policy = self._spec.processing.retry
         with suppress(LeaseLostError):
-            state = backfills.fail_backfill_chunk(
+            state = backfill_chunks.fail_backfill_chunk(
                 self._session.control,
                 chunk,
                 error,
                 retry_delay_seconds=retry_delay(policy, chunk.attempts if is_to_blame else 1),
-                max_attempts=policy.max_attempts,
                 is_to_blame=is_to_blame,
-                max_error_rate=self._spec.processing.max_error_rate,
-                alert_threshold=self._spec.alert_threshold,
+                limits=self._limits,
             )
             log.warning("chunk %d of backfill %s is %s: %s", chunk.chunk_no, self._spec.name, state, error)
 

@@ -1,37 +1,28 @@
-"""A backfill as a person describes it: a TOML file with what to change, how fast, and how to prove it."""
+"""A backfill as it is described: what it does, how fast, and how it is proved. A kind is a description of its own."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, assert_never
 
-from disarray.config import read_toml
 from disarray.errors import ConfigError
-from disarray.model.description.spec_table import MisfitError, Problems, Table
-from disarray.model.description.spec_values import (
-    boolean,
-    duration,
-    integer,
-    name,
-    number,
-    one_of,
-    or_none,
-    several,
-    text,
-)
-from disarray.model.duration import DAY, MILLISECOND, SECOND
+from disarray.model.duration import format_duration
+from disarray.model.segments import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
-
-    from disarray.config import Config
+    from collections.abc import Mapping
 
 XMIN = "xmin"
-UPDATE = "update"
 LARGEST_CHUNK = 1_000_000
-_FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+
+
+class KindName(StrEnum):
+    """What a backfill does; whoever looks at a kind closes its dispatch with `assert_never`."""
+
+    UPDATE = "update"  # columns of a user's own table are set
+    REPLAY = "replay"  # subjects are made once more from their files, and compared with what is stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,20 +96,63 @@ class Verification:
 
     checksum_query: str | None = None
     check: str | None = None  # SQL that holds for every row that was transformed
+    derived_check: str | None = (
+        None  # the same, as it follows from the expressions; found when the job starts
+    )
     allows_changes: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BackfillSpec:
-    """One backfill of kind `update`."""
+class JobSpec:
+    """What every kind of backfill has: how fast it goes, and when it waits or stops."""
 
     name: str
-    source: Source
-    update: Update
     processing: Processing = field(default_factory=Processing)
     health: HealthLimits = field(default_factory=HealthLimits)
     alert_threshold: float = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateSpec(JobSpec):
+    """Columns of a user's own table are set."""
+
+    kind: ClassVar = KindName.UPDATE
+
+    source: Source
+    update: Update
     verification: Verification = field(default_factory=Verification)
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return self.source.table
+
+    @property
+    def url(self) -> Secret | None:
+        """Where its database is; None: it is the one of disarray."""
+        return self.source.url
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        return (
+            f"sets {', '.join(self.set_columns)} of {self.source.table}, by {', '.join(self.source.cursor)}"
+        )
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return self.row_check.replace("\n", "") if self.row_check else "checksums of chunks alone"
+
+    @property
+    def first_rows(self) -> int:
+        """The size of the first chunk."""
+        return self.source.batch_rows
+
+    @property
+    def allows_changes(self) -> bool:
+        """Whether what others changed since keeps it from being verified."""
+        return self.verification.allows_changes
 
     @property
     def set_columns(self) -> tuple[str, ...]:
@@ -127,37 +161,108 @@ class BackfillSpec:
 
     @property
     def row_check(self) -> str | None:
-        """SQL that holds for a transformed row: as given, or as follows from the expressions.
+        """SQL that holds for a transformed row: as given, or as follows from the expressions."""
+        return self.verification.check or self.verification.derived_check
 
-        It follows where all rows are transformed and no expression reads what the job writes: then an expression
-        gives the same again.
-        """
-        if self.verification.check is not None or not self.update.expressions or self.source.where:
-            return self.verification.check
+    @property
+    def reads_what_it_sets(self) -> bool:
+        """Whether an expression may read a column that the job writes: applied again it gives another value."""
         words = {
             word.casefold()
             for expression in self.update.expressions.values()
             for word in re.findall(r"\w+", expression)
         }
-        if words & {column.casefold() for column in self.set_columns}:
-            return None
-        return " and ".join(
-            f'("{column}" is not distinct from ({expression}\n))'
-            for column, expression in self.update.expressions.items()
-        )
+        return bool(words & {column.casefold() for column in self.set_columns})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What is replayed: the segments of some subjects that start in a span, under the definitions of `versions`.
+
+    Where `last_us` is given, the span begins so long before the job does; its start writes out `from_us`.
+    """
+
+    datasets: tuple[str, ...] | None = None  # None: every one that is described
+    subjects: tuple[str, ...] | None = None
+    last_us: int | None = None
+    from_us: int = FIRST_US
+    to_us: int = LAST_US
+    allows_vanished: bool = False  # what is kept of files that are gone stands in for them
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # dataset → parsing, scanning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySpec(JobSpec):
+    """Subjects are made once more from their files, into scratch, and compared with what is stored."""
+
+    kind: ClassVar = KindName.REPLAY
+    url: ClassVar[Secret | None] = None
+    first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
+    allows_changes: ClassVar[bool] = False
+
+    replay: Replay
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return ", ".join(self.replay.datasets or ("every dataset",))
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        span = "" if self.replay.last_us is None else f", the last {format_duration(self.replay.last_us)}"
+        subjects = f" of {', '.join(self.replay.subjects)}" if self.replay.subjects else ""
+        return f"makes {self.target}{subjects} once more from the files{span}, and compares"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "readings, segments, summaries, bases and rollup parts, to the bit"
+
+
+# One member for each kind.
+BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec
 
 
 def document_of_spec(spec: BackfillSpec) -> dict[str, Any]:
     """A description as it is stored with the job: every default is written out, secrets are named only."""
-    return asdict(spec)
+    return asdict(spec) | {"target": spec.target}
 
 
-def spec_of_document(document: Mapping[str, Any]) -> BackfillSpec:
+def spec_of_document(kind: str, document: Mapping[str, Any]) -> BackfillSpec:
     """The description behind what was stored."""
-    source, update, processing = (dict(document[key]) for key in ("source", "update", "processing"))
+    if kind not in tuple(KindName):
+        raise ConfigError(
+            f"backfill '{document.get('name')}' is of kind '{kind}', which this program does not know. Nothing was "
+            "changed; a newer one goes on with it"
+        )
+    name = KindName(kind)
+    processing = dict(document["processing"])
+    common: dict[str, Any] = {
+        "name": document["name"],
+        "processing": Processing(**{**processing, "retry": RetryPolicy(**processing["retry"])}),
+        "health": HealthLimits(**document["health"]),
+        "alert_threshold": document["alert_threshold"],
+    }
+    match name:
+        case KindName.UPDATE:
+            return _update_of_document(document, common)
+        case KindName.REPLAY:
+            replay = dict(document["replay"])
+            lists = {
+                name: None if replay[name] is None else tuple(replay[name])
+                for name in ("datasets", "subjects")
+            }
+            versions = {name: (parse, scan) for name, (parse, scan) in replay["versions"].items()}
+            return ReplaySpec(replay=Replay(**{**replay, **lists, "versions": versions}), **common)
+        case _:
+            assert_never(name)
+
+
+def _update_of_document(document: Mapping[str, Any], common: dict[str, Any]) -> UpdateSpec:
+    source, update = dict(document["source"]), dict(document["update"])
     url = source.pop("url")
-    return BackfillSpec(
-        name=document["name"],
+    return UpdateSpec(
         source=Source(
             **{**source, "cursor": tuple(source["cursor"])}, url=None if url is None else Secret(**url)
         ),
@@ -168,181 +273,6 @@ def spec_of_document(document: Mapping[str, Any]) -> BackfillSpec:
                 "set_columns": tuple(update["set_columns"]),
             }
         ),
-        processing=Processing(**{**processing, "retry": RetryPolicy(**processing["retry"])}),
-        health=HealthLimits(**document["health"]),
-        alert_threshold=document["alert_threshold"],
         verification=Verification(**document["verification"]),
+        **common,
     )
-
-
-def read_spec(file: Path, config: Config) -> BackfillSpec:
-    """The description in a file; what it leaves out is as `[backfill]` of the configuration says."""
-    try:
-        _, content = read_toml(file, shown=str(file))
-    except FileNotFoundError:
-        raise ConfigError(
-            f"there is no file {file}; a backfill is described in one. See: docs/backfill.md"
-        ) from None
-    return parse_spec(content, shown=str(file), config=config)
-
-
-def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> BackfillSpec:
-    """The description in a parsed file; every fault is named at once."""
-    problems = Problems(shown)
-    root = Table(content, path="", kind="backfill", problems=problems)
-    job_name = root.required("name", name, "unnamed")
-    root.optional("kind", one_of(UPDATE), UPDATE)
-    spec = BackfillSpec(
-        name=job_name,
-        source=_source(root.table("source", "source")),
-        update=_update(root.table("update", "update")),
-        processing=_processing(root.table("processing", "processing"), config),
-        health=_health(root.table("health", "health"), config),
-        alert_threshold=_closed(
-            root.table("monitoring", "monitoring"), "alert_threshold", number(at_least=0, at_most=1), 0.01
-        ),
-        verification=_verification(root.table("verification", "verification")),
-    )
-    root.close()
-    problems.raise_if_any()
-    return spec
-
-
-def _source(table: Table) -> Source:
-    found = Source(
-        table=table.required("table", _qualified, ""),
-        cursor=table.required("cursor_column", several(text, at_least=1), ("",)),
-        where=table.optional("where", text, None),
-        batch_rows=table.optional("batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 1_000),
-        url=table.optional("url", _secret, None),
-    )
-    table.close()
-    return found
-
-
-def _qualified(value: object) -> str:
-    """A table with its schema: a name alone may be another table in the session of another worker."""
-    found = text(value)
-    if not all(found.partition(".")):
-        raise MisfitError("schema.table")
-    return found
-
-
-def _update(table: Table) -> Update:
-    function = table.optional("function", _function, None)
-    expressions: dict[str, str] = {}
-    set_columns: tuple[str, ...] = ()
-    if function is None:
-        expressions = table.required("set", _expressions, {})
-    else:
-        set_columns = table.required("set", several(text, at_least=1), ())
-    columns = table.optional("columns", several(text), ())
-    if columns and function is None:
-        table.refuse("columns", "only a function gets columns; an SQL expression names what it needs")
-    found = Update(
-        expressions=expressions,
-        function=function,
-        columns=columns,
-        set_columns=set_columns,
-        version=table.optional("version", text, XMIN),
-        create=table.optional("create", boolean, False),
-    )
-    table.close()
-    return found
-
-
-def _processing(table: Table, config: Config) -> Processing:
-    retry = table.table("retry_policy", "retry_policy")
-    policy = RetryPolicy(
-        max_attempts=retry.optional("max_attempts", integer(at_least=1, at_most=100), 5),
-        backoff_seconds=retry.optional("backoff", _seconds(at_most=DAY), 1.0),
-        multiplier=retry.optional("multiplier", number(at_least=1, at_most=100), 5.0),
-    )
-    retry.close()
-    rate = config.number("backfill.rate_limit_per_second")
-    found = Processing(
-        max_concurrency=table.optional(
-            "max_concurrency", integer(at_least=1, at_most=1000), config.number("backfill.max_concurrency")
-        ),
-        rate_limit=table.optional(
-            "rate_limit_per_second", or_none(number(at_least=0.001, at_most=1e9)), float(rate) or None
-        ),
-        retry=policy,
-        target_seconds=table.optional(
-            "target_duration",
-            _seconds(at_least=MILLISECOND, at_most=60 * SECOND),
-            config.length_us("backfill.target_duration") / SECOND,
-        ),
-        min_rows=table.optional("min_batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 10),
-        max_rows=table.optional("max_batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 50_000),
-        cut_ahead=table.optional("cut_ahead", integer(at_least=1, at_most=10_000), 8),
-        lock_seconds=table.optional("lock_timeout", _seconds(at_least=MILLISECOND, at_most=60 * SECOND), 0.5),
-        max_error_rate=table.optional("max_error_rate", number(at_least=0, at_most=1), 0.1),
-    )
-    if found.min_rows > found.max_rows:
-        table.refuse("min_batch_size", f"is more than max_batch_size ({found.max_rows})")
-    table.close()
-    return found
-
-
-def _health(table: Table, config: Config) -> HealthLimits:
-    def length(key: str) -> float | None:
-        read = or_none(_seconds(at_most=DAY))
-        return table.optional(key, read, config.length_us(f"backfill.{key}") / SECOND)
-
-    found = HealthLimits(
-        max_commit_p99_seconds=length("max_commit_p99"),
-        max_queue_age_seconds=length("max_queue_age"),
-        max_lock_waits=table.optional(
-            "max_lock_waits", or_none(integer(at_least=0)), config.number("backfill.max_lock_waits")
-        ),
-        max_replication_lag_seconds=length("max_replication_lag"),
-    )
-    table.close()
-    return found
-
-
-def _verification(table: Table) -> Verification:
-    found = Verification(
-        checksum_query=table.optional("checksum_query", text, None),
-        check=table.optional("check", text, None),
-        allows_changes=table.optional("changes", one_of("refuse", "allow"), "refuse") == "allow",
-    )
-    table.close()
-    return found
-
-
-def _closed(table: Table, key: str, read: Callable[[object], float], default: float) -> float:
-    value = table.optional(key, read, default)
-    table.close()
-    return value
-
-
-def _seconds(*, at_least: int = 0, at_most: int) -> Callable[[object], float]:
-    read = duration(at_least=at_least, at_most=at_most)
-    return lambda value: read(value) / SECOND
-
-
-def _function(value: object) -> str:
-    if not isinstance(value, str) or not _FUNCTION.fullmatch(value):
-        raise MisfitError("a function as module:name")
-    return value
-
-
-def _expressions(value: object) -> dict[str, str]:
-    if not isinstance(value, dict) or not value:
-        raise MisfitError('a table of columns and SQL expressions such as { net = "gross - tax" }')
-    for column, expression in value.items():
-        if not isinstance(expression, str) or not expression.strip():
-            raise MisfitError("an SQL expression", found=expression, key=f".{column}")
-    return dict(value)
-
-
-def _secret(value: object) -> Secret:
-    expected = '{ env = "NAME" } or { file = "path" }: a DSN is not written into the file of a job'
-    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("env", "file"):
-        raise MisfitError(expected, found="a text" if isinstance(value, str) else value)
-    [(key, where)] = value.items()
-    if not isinstance(where, str) or not where:
-        raise MisfitError(expected, found=where)
-    return Secret(**{key: where})

@@ -6,13 +6,12 @@ import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import UPDATE, spec_of_document
-from disarray.backfill.table_layout import refuse_unfit
-from disarray.backfill.update import UpdateKind
+from disarray.backfill.description import ReplaySpec, UpdateSpec, spec_of_document
+from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
-from disarray.backfill.user_database.session import load_layout, prepare_session
+from disarray.backfill.user_database.session import prepare_session
 from disarray.control.connections import SessionLimits, connect
 from disarray.errors import ConfigError
 
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.backfill.description import BackfillSpec, Secret
-    from disarray.backfill.kind import BackfillKind
+    from disarray.backfill.kind import BackfillKind, KindOpener
     from disarray.control.connections import Connection
 
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 class JobSession:
     """One job, seen from one thread: `control` and `target` are one connection where the table is in our database."""
 
+    dsn: str  # of disarray's own database
     job_id: int
     spec: BackfillSpec
     kind: BackfillKind
@@ -52,29 +52,42 @@ def open_job(
     kind: str,
     description: Mapping[str, Any],
     lease_seconds: int,
+    open_kind: KindOpener,
 ) -> Iterator[JobSession]:
-    """Connections for a job that was started; its table is looked at anew."""
-    if kind != UPDATE:
-        raise ConfigError(
-            f"backfill job {job_id} is of kind '{kind}', which this program does not know. Nothing was changed; a "
-            "newer one goes on with it"
-        )
-    spec = spec_of_document(description)
-    with open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target):
-        layout = load_layout(target, spec.source.table)
-        refuse_unfit(layout, spec)
+    """Connections for a job that was started; what it works on is looked at anew."""
+    spec = spec_of_document(kind, description)
+    with (
+        open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target),
+        open_kind(target, spec) as opened,
+    ):
         marks = None
-        if control is not target:
-            marks = Marks(layout.schema, job_key)
-            marks.prepare(target, create=spec.update.create)
+        if control is not target and isinstance(opened, UpdateKind):
+            marks = Marks(opened.table.layout.schema, job_key)
+            marks.prepare(target, create=opened.spec.update.create)
         yield JobSession(
+            dsn=dsn,
             job_id=job_id,
             spec=spec,
-            kind=UpdateKind(spec, layout),
+            kind=opened,
             control=control,
             target=target,
             marks=marks,
         )
+
+
+@contextmanager
+def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[BackfillKind]:
+    """The kind of a job that needs nothing but a database."""
+    match spec:
+        case UpdateSpec():
+            yield open_update(connection, spec)
+        case ReplaySpec():
+            raise ConfigError(
+                f"backfill '{spec.name}' is a replay: it needs Spark and the lake, and compares while it runs. Nothing "
+                "was changed. A worker goes on with it, and so does: disarray backfill resume"
+            )
+        case _:
+            assert_never(spec)
 
 
 @contextmanager
@@ -89,10 +102,10 @@ def open_connections(
         )
         prepare_session(control)
         target = control
-        if spec.source.url is not None:
+        if spec.url is not None:
             target = stack.enter_context(
                 connect(
-                    secret_text(spec.source.url),
+                    secret_text(spec.url),
                     limits=limits,
                     application_name=f"disarray backfill {spec.name}",
                 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.backfill.chunk_worker import ChunkWorker
-from disarray.backfill.job_session import open_job
+from disarray.backfill.job_session import open_in_database, open_job
 from disarray.control import backfills
 from disarray.control.connections import connect
 from disarray.errors import (
@@ -23,6 +23,7 @@ from disarray.errors import (
 from disarray.model.breaker import Breaker
 
 if TYPE_CHECKING:
+    from disarray.backfill.kind import KindOpener
     from disarray.control.backfills import ActiveBackfill
     from disarray.control.queue import Holder
 
@@ -41,6 +42,7 @@ class JobServer:
     holder: Holder
     lease_seconds: int
     functions: frozenset[str] | None = None
+    open_kind: KindOpener = open_in_database
     breaker: Breaker = field(
         default_factory=lambda: Breaker("the database of the backfill", DatabaseUnavailableError)
     )
@@ -141,6 +143,7 @@ class JobServer:
             kind=job.kind,
             description=job.description,
             lease_seconds=self.lease_seconds,
+            open_kind=self.open_kind,
         )
         try:
             session = stack.enter_context(opened)

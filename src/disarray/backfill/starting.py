@@ -5,125 +5,125 @@ from __future__ import annotations
 import math
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import UPDATE, document_of_spec
-from disarray.backfill.job_session import open_connections
+from disarray.backfill.description import ReplaySpec, UpdateSpec, document_of_spec
+from disarray.backfill.job_session import open_connections, open_in_database
 from disarray.backfill.pacing import bounded_rows
-from disarray.backfill.table_layout import refuse_unfit
-from disarray.backfill.update import UpdateKind
-from disarray.backfill.user_database.session import load_layout
+from disarray.backfill.user_database.row_check import with_derived_check
 from disarray.control import backfills
-from disarray.control.backfills import HeldChunk
+from disarray.control.backfill_chunks import HeldChunk
 from disarray.control.connections import undone
 from disarray.control.queue import Holder, Incarnation
-from disarray.errors import BackfillTargetError
 
 if TYPE_CHECKING:
     from disarray.backfill.description import BackfillSpec
+    from disarray.backfill.kind import BackfillKind, Extent, KindOpener
     from disarray.control.connections import Connection
 
 LEASE_SECONDS = 300
-# Fewer are counted; of more the estimate of the server is near enough.
-_COUNTED_ROWS = 100_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """One chunk that was tried and rolled back."""
+
+    rows: int
+    rows_written: int
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillPlan:
-    """What a backfill would do, from one chunk that was tried and rolled back."""
+    """What a backfill would do; where a chunk can be undone, from one that was. `expected_seconds` needs one too."""
 
     name: str
-    table: str
-    cursor: tuple[str, ...]
-    columns: tuple[str, ...]
+    kind: str
+    target: str
+    summary: str
     rows: int
     is_estimate: bool
     bytes: int
     chunk_rows: int
     chunks: int
-    expected_seconds: float
-    sample_rows: int
-    sample_rows_written: int
-    sample_seconds: float
+    expected_seconds: float | None
+    sample: Sample | None
     is_one_database: bool
-    row_check: str | None
+    proof: str
 
 
-def plan_backfill(dsn: str, spec: BackfillSpec) -> BackfillPlan:
-    """Look at the table, process its first chunk and undo that."""
-    with open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target):
-        kind = _kind_for(target, spec)
-        rows, is_estimate = _rows(kind, target)
-        chunk_rows = bounded_rows(
-            spec.source.batch_rows, processing=spec.processing, rate_limit=spec.processing.rate_limit
-        )
-        sampled, written, seconds = _sample(kind, target, chunk_rows)
+def plan_backfill(dsn: str, spec: BackfillSpec, *, open_kind: KindOpener = open_in_database) -> BackfillPlan:
+    """Look at what there is to do, process the first chunk and undo that."""
+    with (
+        open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target),
+        open_kind(target, spec) as kind,
+    ):
+        spec = _settled(target, spec)
+        extent = kind.extent(target)
+        chunk_rows = _first_rows(spec)
+        sample = _sample(kind, target, extent, chunk_rows) if kind.can_be_undone else None
         return BackfillPlan(
             name=spec.name,
-            table=f"{kind.table.layout.schema}.{kind.table.layout.table}",
-            cursor=spec.source.cursor,
-            columns=spec.set_columns,
-            rows=rows,
-            is_estimate=is_estimate,
-            bytes=kind.table.layout.bytes,
+            kind=spec.kind,
+            target=spec.target,
+            summary=spec.summary,
+            rows=extent.rows,
+            is_estimate=extent.is_estimate,
+            bytes=extent.bytes,
             chunk_rows=chunk_rows,
-            chunks=math.ceil(rows / chunk_rows),
-            expected_seconds=_expected(spec, rows=rows, sampled=sampled, seconds=seconds),
-            sample_rows=sampled,
-            sample_rows_written=written,
-            sample_seconds=seconds,
+            chunks=math.ceil(extent.rows / chunk_rows),
+            expected_seconds=_expected(spec, extent.rows, sample),
+            sample=sample,
             is_one_database=control is target,
-            row_check=spec.row_check,
+            proof=spec.proof,
         )
 
 
-def start_backfill(dsn: str, spec: BackfillSpec, *, reason: str, by: str) -> int:
+def start_backfill(
+    dsn: str, spec: BackfillSpec, *, reason: str, by: str, open_kind: KindOpener = open_in_database
+) -> int:
     """Begin a job: its number. Rows with a greater cursor than the greatest of now are not its own."""
-    with open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target):
-        kind = _kind_for(target, spec)
-        rows, _ = _rows(kind, target)
+    with (
+        open_connections(dsn, spec, lease_seconds=LEASE_SECONDS) as (control, target),
+        open_kind(target, spec) as kind,
+    ):
+        spec = _settled(target, spec)
+        extent = kind.extent(target)
         return backfills.start_backfill(
             control,
             spec.name,
-            UPDATE,
+            spec.kind,
             description=document_of_spec(spec),
-            cursor_end=kind.table.last_cursor(target),
-            rows_estimated=rows,
+            cursor_end=extent.last,
+            rows_estimated=extent.rows,
             answer_before=kind.answer(target),
             rate_limit=spec.processing.rate_limit,
             max_concurrency=spec.processing.max_concurrency,
-            chunk_rows=bounded_rows(
-                spec.source.batch_rows, processing=spec.processing, rate_limit=spec.processing.rate_limit
-            ),
+            chunk_rows=_first_rows(spec),
             reason=reason,
             by=by,
         )
 
 
-def _kind_for(target: Connection, spec: BackfillSpec) -> UpdateKind:
-    layout = load_layout(target, spec.source.table)
-    refuse_unfit(layout, spec)
-    kind = UpdateKind(spec, layout)
-    if kind.table.has_null_cursor(target):
-        raise BackfillTargetError(
-            f"rows of {layout.schema}.{layout.table} have no cursor ({', '.join(spec.source.cursor)} is NULL): no "
-            "chunk would reach them. Nothing was changed. Give them one, or name other columns as source.cursor_column"
-        )
-    return kind
+def _settled(target: Connection, spec: BackfillSpec) -> BackfillSpec:
+    """The description with what only the database can tell about it."""
+    match spec:
+        case UpdateSpec():
+            return with_derived_check(target, spec)
+        case ReplaySpec():
+            return spec
+        case _:
+            assert_never(spec)
 
 
-def _rows(kind: UpdateKind, target: Connection) -> tuple[int, bool]:
-    estimated = kind.table.layout.rows_estimated
-    if estimated > _COUNTED_ROWS:
-        return estimated, True
-    return kind.table.count(target), False
+def _first_rows(spec: BackfillSpec) -> int:
+    return bounded_rows(spec.first_rows, processing=spec.processing, rate_limit=spec.processing.rate_limit)
 
 
-def _sample(kind: UpdateKind, target: Connection, rows: int) -> tuple[int, int, float]:
-    end = kind.table.last_cursor(target)
-    cut = None if end is None else kind.cut(target, None, end=end, rows=rows)
-    if cut is None:
-        return 0, 0, 0.0
+def _sample(kind: BackfillKind, target: Connection, extent: Extent, rows: int) -> Sample:
+    if extent.last is None:
+        return Sample(rows=0, rows_written=0, seconds=0.0)
+    cut = kind.cut(target, None, end=extent.last, rows=rows)
     chunk = HeldChunk(
         job_id=0,
         chunk_no=1,
@@ -138,12 +138,15 @@ def _sample(kind: UpdateKind, target: Connection, rows: int) -> tuple[int, int, 
     known = kind.read(target, chunk)
     with undone(target):
         result = kind.write(target, chunk, known)
-    return cut.rows, result.rows_written, time.monotonic() - began
+    return Sample(rows=cut.rows, rows_written=result.rows_written, seconds=time.monotonic() - began)
 
 
-def _expected(spec: BackfillSpec, *, rows: int, sampled: int, seconds: float) -> float:
-    if not sampled:
-        return 0.0
-    by_work = rows / sampled * seconds / spec.processing.max_concurrency
+def _expected(spec: BackfillSpec, rows: int, sample: Sample | None) -> float | None:
     rate = spec.processing.rate_limit
-    return by_work if rate is None else max(by_work, rows / rate)
+    by_rate = None if rate is None else rows / rate
+    if sample is None:
+        return by_rate
+    if not sample.rows:
+        return 0.0
+    by_work = rows / sample.rows * sample.seconds / spec.processing.max_concurrency
+    return by_work if by_rate is None else max(by_work, by_rate)

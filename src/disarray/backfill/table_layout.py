@@ -13,7 +13,7 @@ from disarray.model.description.spec_table import near_miss
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from disarray.backfill.description import BackfillSpec
+    from disarray.backfill.description import UpdateSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class TableLayout:
         return next(column for column in self.columns if column.name == name)
 
 
-def refuse_unfit(layout: TableLayout, spec: BackfillSpec) -> None:
+def refuse_unfit(layout: TableLayout, spec: UpdateSpec) -> None:
     """Refuse a table on which the job cannot run; every fault is named at once."""
     faults = list(_faults(layout, spec))
     if faults:
@@ -61,7 +61,7 @@ def refuse_unfit(layout: TableLayout, spec: BackfillSpec) -> None:
         )
 
 
-def refuse_altered(before: TableLayout, now: TableLayout, spec: BackfillSpec) -> None:
+def refuse_altered(before: TableLayout, now: TableLayout, spec: UpdateSpec) -> None:
     """Refuse to go on with a table that was altered where the job depends on it."""
     used = {*spec.source.cursor, *spec.set_columns, *spec.update.columns}
     known = {column.name: column for column in now.columns}
@@ -83,7 +83,7 @@ def refuse_altered(before: TableLayout, now: TableLayout, spec: BackfillSpec) ->
         )
 
 
-def _faults(layout: TableLayout, spec: BackfillSpec) -> Iterator[str]:
+def _faults(layout: TableLayout, spec: UpdateSpec) -> Iterator[str]:
     names = [column.name for column in layout.columns]
     if layout.encoding != "UTF8":
         yield f"the database is in {layout.encoding}, and checksums need UTF8"

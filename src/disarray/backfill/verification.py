@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from disarray.control import backfills
+from disarray.control import backfill_chunks, backfills
 from disarray.control.backfills import Verdict
 
 if TYPE_CHECKING:
     from disarray.backfill.job_session import JobSession
     from disarray.backfill.kind import ChunkCheck
-    from disarray.control.queue import Holder
 
 _PAGE = 200
 _SHOWN = 20
@@ -42,28 +41,15 @@ class Findings:
         if len(self.changed) < _SHOWN:
             self.changed.append(sentence)
 
-    def judge(self, check: ChunkCheck) -> None:
+    def judge(self, chunk_no: int, check: ChunkCheck) -> None:
         """Note what became of a chunk since it was written."""
         self.chunks += 1
-        self.rows += check.rows_now
-        if check.rows_broken:
-            self.fail(
-                f"chunk {check.chunk_no}: {check.rows_broken} rows do not hold what a transformed row holds"
-            )
-        elif check.is_same:
-            return
-        elif check.rows_changed_since or check.rows_now < check.rows_before:
-            self.rows_changed_since += check.rows_changed_since
-            if check.rows_broken == 0 and check.rows_now >= check.rows_before:
-                return  # changed by others, and every row holds what a transformed row holds
-            self.change(
-                f"chunk {check.chunk_no}: {check.rows_changed_since} rows were changed since by somebody else, "
-                f"{check.rows_now} of {check.rows_before} rows are there"
-            )
-        else:
-            self.fail(
-                f"chunk {check.chunk_no}: its rows are not those that were written, and nobody changed them since"
-            )
+        self.rows += check.rows
+        self.rows_changed_since += check.rows_changed_since
+        for sentence in check.failed:
+            self.fail(f"chunk {chunk_no}: {sentence}")
+        for sentence in check.changed:
+            self.change(f"chunk {chunk_no}: {sentence}")
 
     def verdict(self, *, allows_changes: bool) -> Verdict:
         """What follows."""
@@ -87,33 +73,31 @@ class Findings:
         }
 
 
-def judge_job(
-    session: JobSession, holder: Holder, *, fence: int, lease_seconds: int
-) -> tuple[Verdict, dict[str, Any]]:
-    """Compare every chunk with what is stored now; `LeaseLostError` where another took the turn."""
+def judge_job(session: JobSession) -> tuple[Verdict, dict[str, Any]]:
+    """Compare every chunk with what is stored now, in the order of the cursor."""
     [job] = backfills.list_backfills(session.control, job_id=session.job_id)
     findings = Findings()
-    expected_no, expected_from = 1, None
+    # What ends where nothing begins was never done: chunks follow each other up to the greatest cursor.
+    expected_from, before = None, "the first row"
     after: list[str] | None = None
-    while chunks := backfills.list_backfill_chunks(session.control, session.job_id, limit=_PAGE, after=after):
+    while chunks := backfill_chunks.list_backfill_chunks(
+        session.control, session.job_id, limit=_PAGE, after=after
+    ):
         for chunk in chunks:
-            if chunk.chunk_no != expected_no or chunk.cursor_from != expected_from:
+            if chunk.cursor_from != expected_from:
                 findings.fail(
-                    f"chunk {expected_no} is lost: what lies before chunk {chunk.chunk_no} was never done"
+                    f"what lies between {before} and chunk {chunk.chunk_no} was never done: a chunk is lost"
                 )
-            expected_no, expected_from = chunk.chunk_no + 1, chunk.cursor_to
+            expected_from, before = chunk.cursor_to, f"chunk {chunk.chunk_no}"
             if chunk.state == "done":
-                findings.judge(session.kind.verify(session.target, chunk))
+                findings.judge(chunk.chunk_no, session.kind.verify(session.target, chunk))
             else:
                 findings.dead += 1
-        after = [str(chunks[-1].chunk_no)]
-        backfills.renew_backfill_verification(
-            session.control, session.job_id, holder, fence=fence, lease_seconds=lease_seconds
-        )
-    if expected_from != job.scan_after:
-        findings.fail(f"chunks from {expected_no} on are lost: what lies behind was never done")
+        after = [str(chunks[-1].place)]
+    if expected_from != job.cursor_end:
+        findings.fail(f"what lies behind {before} was never done: a chunk is lost")
     answer = session.kind.answer(session.target)
     if answer != job.answer_before:
         findings.fail("verification.checksum_query answers otherwise than before the first chunk")
     details = findings.document() | {"answer_before": job.answer_before, "answer_after": answer}
-    return findings.verdict(allows_changes=session.spec.verification.allows_changes), details
+    return findings.verdict(allows_changes=session.spec.allows_changes), details

@@ -1,4 +1,4 @@
-"""Backfills: jobs, their chunks, how fast they may go, and what verification found."""
+"""Backfills: jobs, how fast they may go, what operators decide, and what verification found."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
-from disarray.control.calls import call, fetch_records, fetch_value, find_record, find_value
+from disarray.control.calls import call, fetch_records, fetch_value, find_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from disarray.control.connections import Connection
@@ -36,18 +36,6 @@ class BackfillDecision(StrEnum):
     PAUSED = "paused"
     RESUMED = "resumed"
     CANCELLED = "cancelled"
-
-
-class ClaimOutcome(StrEnum):
-    """What came of asking for a chunk; all but the first say why there is none."""
-
-    CLAIMED = "claimed"
-    RATE = "rate"
-    CONCURRENCY = "concurrency"
-    RETRY = "retry"
-    NONE = "none"
-    OVER = "over"
-    STOPPED = "stopped"
 
 
 class Verdict(StrEnum):
@@ -111,85 +99,6 @@ class BackfillRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class ScanTurn:
-    """The turn to cut the next chunk: where the last one ended, and how many rows the next should have."""
-
-    scan_after: list[str] | None
-    cursor_end: list[str]
-    chunk_rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkClaim:
-    """The answer to a claim: a chunk, or why there is none and how long to wait."""
-
-    outcome: str
-    wait_seconds: float
-    chunk_no: int | None
-    cursor_from: list[str] | None
-    cursor_to: list[str] | None
-    rows_cut: int | None
-    attempts: int | None
-    fence: int | None
-    chunk_rows: int
-    seconds_per_row: float | None
-    rate_limit: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeldChunk:
-    """A chunk in the hands of a worker: behind `cursor_from` (None: from the first row), up to and with `cursor_to`."""
-
-    job_id: int
-    chunk_no: int
-    cursor_from: tuple[str, ...] | None
-    cursor_to: tuple[str, ...]
-    rows_cut: int
-    attempts: int
-    fence: int
-    holder: Holder
-
-    @property
-    def key(self) -> tuple[int, int, str, int, int]:
-        """What every call about the chunk is checked by."""
-        return (self.job_id, self.chunk_no, self.holder.instance_name, self.holder.incarnation, self.fence)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ChunkResult:
-    """What a chunk did, and its stretch of the table right after: how many rows, and their checksum (32 hex digits)."""
-
-    rows_written: int
-    rows_read_again: int
-    rows_after: int
-    checksum: str
-    written_xid: str
-
-
-@dataclass(frozen=True)
-class ChunkRecord:
-    """A chunk as a person sees it in a listing."""
-
-    chunk_no: int
-    cursor_from: list[str] | None
-    cursor_to: list[str]
-    rows_cut: int
-    state: str
-    attempts: int
-    failures: int
-    available_at: datetime
-    instance_name: str | None
-    last_error: str | None
-    rows_written: int | None
-    rows_read_again: int | None
-    rows_after: int | None
-    checksum: str | None
-    written_xid: str | None
-    seconds: float | None
-    ended_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
 class LiveHealth:
     """How live work fares; None where there was none."""
 
@@ -229,98 +138,6 @@ def start_backfill(
             chunk_rows,
             reason,
             by,
-        ),
-    )
-
-
-def lock_backfill_scan(connection: Connection, job_id: int, *, ahead: int) -> ScanTurn | None:
-    """The turn to cut the next chunk, until the transaction ends; None where nothing is to be cut now."""
-    return find_record(
-        connection, ScanTurn, "select * from disarray.lock_backfill_scan(%s, %s)", (job_id, ahead)
-    )
-
-
-def add_backfill_chunk(
-    connection: Connection, job_id: int, *, cursor_to: Sequence[str] | None, rows: int | None, is_last: bool
-) -> int | None:
-    """Cut a chunk, in the transaction of `lock_backfill_scan`; without an end only the cutting is over."""
-    return find_value(
-        connection,
-        int,
-        "select disarray.add_backfill_chunk(%s, %s::text[], %s, %s)",
-        (job_id, None if cursor_to is None else list(cursor_to), rows, is_last),
-    )
-
-
-def claim_backfill_chunk(
-    connection: Connection, job_id: int, holder: Holder, *, lease_seconds: int, max_attempts: int
-) -> ChunkClaim:
-    """Claim the next chunk, or learn why there is none."""
-    [claim] = fetch_records(
-        connection,
-        ChunkClaim,
-        "select * from disarray.claim_backfill_chunk(%s, %s, %s, %s, %s)",
-        (job_id, holder.instance_name, holder.incarnation, lease_seconds, max_attempts),
-    )
-    return claim
-
-
-def assert_backfill_chunk_held(connection: Connection, chunk: HeldChunk) -> None:
-    """Lock the row of a chunk until the transaction ends, or `LeaseLostError`."""
-    call(connection, "select disarray.assert_backfill_chunk_held(%s, %s, %s, %s, %s)", chunk.key)
-
-
-def complete_backfill_chunk(
-    connection: Connection,
-    chunk: HeldChunk,
-    result: ChunkResult,
-    *,
-    seconds: float,
-    seconds_per_row: float | None,
-    chunk_rows: int | None,
-) -> None:
-    """End a chunk, in the transaction that wrote its rows."""
-    call(
-        connection,
-        "select disarray.complete_backfill_chunk(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s::float8, %s::float8, %s)",
-        (
-            *chunk.key,
-            result.rows_written,
-            result.rows_read_again,
-            result.rows_after,
-            result.checksum,
-            result.written_xid,
-            seconds,
-            seconds_per_row,
-            chunk_rows,
-        ),
-    )
-
-
-def fail_backfill_chunk(
-    connection: Connection,
-    chunk: HeldChunk,
-    error: str,
-    *,
-    retry_delay_seconds: float,
-    max_attempts: int,
-    is_to_blame: bool,
-    max_error_rate: float,
-    alert_threshold: float,
-) -> str:
-    """Give a chunk back with what went wrong; the state that it has now."""
-    return fetch_value(
-        connection,
-        str,
-        "select disarray.fail_backfill_chunk(%s, %s, %s, %s, %s, %s, %s::float8, %s, %s, %s::float8, %s::float8)",
-        (
-            *chunk.key,
-            error,
-            retry_delay_seconds,
-            max_attempts,
-            is_to_blame,
-            max_error_rate,
-            alert_threshold,
         ),
     )
 
@@ -428,24 +245,12 @@ def list_active_backfills(connection: Connection) -> list[ActiveBackfill]:
     return fetch_records(connection, ActiveBackfill, "select * from disarray.list_active_backfills()")
 
 
-def list_backfill_chunks(
-    connection: Connection,
-    job_id: int,
-    *,
-    state: str | None = None,
-    limit: int = 100,
-    after: Sequence[str] | None = None,
-) -> list[ChunkRecord]:
-    """The chunks of a job, in their order."""
-    return fetch_records(
-        connection,
-        ChunkRecord,
-        "select * from disarray.list_backfill_chunks(%s, %s, %s, %s::text[])",
-        (job_id, state, limit, after),
-    )
-
-
 def live_health(connection: Connection) -> LiveHealth:
     """How live work fares: p99 from claim to commit, and the age of the oldest live item."""
     [health] = fetch_records(connection, LiveHealth, "select * from disarray.live_health()")
     return health
+
+
+def forget_backfills(connection: Connection, *, keep: timedelta, is_rehearsal: bool = False) -> int:
+    """Forget jobs that ended so long ago, with their chunks; how many."""
+    return fetch_value(connection, int, "select disarray.forget_backfills(%s, %s)", (keep, is_rehearsal))

@@ -79,28 +79,29 @@ def load_subject(
     connection: Connection,
     subject_key: str,
     *,
+    with_numbers: bool = True,
     columns: Mapping[SubjectRows, Sequence[str]] | None = None,
     on_rows: Callable[[SubjectRows, Sequence[Sequence[Any]]], None] | None = None,
 ) -> StoredSubject:
     """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all.
 
-    With `on_rows`, summaries and rollup parts go there as they come, by segment: the dataset of each, then the columns
-    that were asked for; the subject that is answered has none.
+    Without its numbers, summaries and rollup parts are left out. With `on_rows` they go there as they come, by segment:
+    the dataset of each, then the columns that were asked for; the subject that is answered has none.
     """
     with snapshot(connection):
         fragments = load_subject_fragments(connection, subject_key)
         segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
         summaries, rollup_parts = {}, {}
-        if on_rows is None or columns is None:
+        if on_rows is not None and columns is not None:
+            for table, names in columns.items():
+                _stream_rows(connection, table, subject_key, names, on_rows)
+        elif with_numbers:
             summaries = _by_dataset(
                 connection, "select * from disarray.load_subject_summaries(%s)", subject_key
             )
             rollup_parts = _by_dataset(
                 connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
             )
-        else:
-            for table, names in columns.items():
-                _stream_rows(connection, table, subject_key, names, on_rows)
         return StoredSubject(
             subject_key=subject_key,
             files=_files(connection, subject_key),

@@ -28,6 +28,7 @@ _FEWEST_ROWS = 100
 # What a page has beside the columns of the table.
 TRANSACTION = "__transaction"
 BEYOND = "__beyond"
+ROWS = "__rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class PagedTable:
     source: TableSource
     layout: TableLayout
     has_transactions: bool  # whether rows tell who wrote them
+    is_by_key: bool = False  # in the order of the key alone
 
     @property
     def page_rows(self) -> int:
@@ -47,7 +49,7 @@ class PagedTable:
     @property
     def order(self) -> tuple[TableColumn, ...]:
         """The columns by which it is read; together they tell any two rows apart."""
-        cursor = (self.source.cursor,) if self.source.cursor else ()
+        cursor = (self.source.cursor,) if self.source.cursor and not self.is_by_key else ()
         names = dict.fromkeys((*cursor, *self.source.key))
         return tuple(self.layout.column(name) for name in names)
 
@@ -90,6 +92,32 @@ class PagedTable:
             if is_last:
                 return
             after = self.position(page, page.num_rows - 1)
+
+    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> tuple[Position | None, int]:
+        """Where so many rows behind a position end, and how many there are; counted by their order alone."""
+        names = ", ".join(column.quoted for column in self.order)
+        conditions = " and ".join([*self._bounds(after, ">"), *self._bounds(up_to, "<=")])
+        inner = (
+            f"select {names} from {relation_of(self.source)} where {conditions} "  # noqa: S608 - names are quoted
+            f"order by {names} limit {rows}"
+        )
+        selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
+        backwards = ", ".join(f"cut.{column.quoted} desc" for column in self.order)
+        found = self.session.rows(
+            f"select {selected}, count(*) over () as {ROWS} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
+        )
+        if not found.num_rows:
+            return None, 0
+        return self.position(found, 0), int(found.column(ROWS)[0].as_py())
+
+    def last_position(self) -> Position | None:
+        """The last in the order; None where there is no row."""
+        selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
+        backwards = ", ".join(f"extracted.{column.quoted} desc" for column in self.order)
+        found = self.session.rows(
+            f"select {selected} from {relation_of(self.source)} as extracted order by {backwards} limit 1"  # noqa: S608
+        )
+        return self.position(found, 0) if found.num_rows else None
 
     def position(self, page: pa.Table, row: int) -> Position:
         """Where a row stands."""

@@ -104,7 +104,7 @@ _OBJECTS: dict[str, object] = {
 _BACKFILL: dict[str, object] = {
     "kind": "update",
     "name": "fill_net",
-    "table": "shop.orders",
+    "target": "shop.orders",
     "state": "running",
     "rows_estimated": 5_000_000,
     "rows_done": 1_250_000,
@@ -123,7 +123,6 @@ _BACKFILL: dict[str, object] = {
 # Where a name has another meaning than elsewhere.
 _IN_TYPE: dict[str, dict[str, object]] = {
     "Backfill": _BACKFILL,
-    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": []},
     "Verification": {
         "subjects_identical": 39,
         "subjects_different": 1,
@@ -132,6 +131,7 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "subjects_never": 2,
         "different": ["TOOL07"],
     },
+    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,
@@ -140,6 +140,19 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "readings_rejected": 5,
         "readings_parked": 4,
         "lines_blank": 1,
+    },
+    "InitialLoadProgress": {
+        "state": "running",
+        "chunks_done": 12,
+        "chunks": 50,
+        "is_cut": False,
+        "open_transactions": 0,
+        "rows_estimated": 5_000_000,
+        "rows_taken": 1_200_000,
+        "rows_rejected": 0,
+        "rows_per_second": 110_000.0,
+        "ended_at": None,
+        "notices": [],
     },
     "Sink": {
         "name": "hourly",

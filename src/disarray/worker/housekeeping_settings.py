@@ -26,6 +26,7 @@ class HousekeepingSettings:
     keep_events: timedelta
     keep_inbox: timedelta
     keep_effects: timedelta
+    keep_backfills: timedelta
     keep_landing: timedelta | None  # of deliveries that nothing needs; None: for ever
 
 
@@ -41,6 +42,7 @@ def housekeeping_settings(config: Config) -> HousekeepingSettings:
         keep_events=config.length("housekeeping.keep_events"),
         keep_inbox=config.length("housekeeping.keep_inbox"),
         keep_effects=config.length("housekeeping.keep_effects"),
+        keep_backfills=config.length("housekeeping.keep_backfills"),
         keep_landing=config.length("landing.keep") if config.is_set("landing.keep") else None,
     )
 

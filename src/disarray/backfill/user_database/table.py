@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
@@ -26,7 +26,7 @@ from disarray.errors import BackfillTargetError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from disarray.backfill.description import BackfillSpec
+    from disarray.backfill.description import UpdateSpec
     from disarray.backfill.table_layout import TableLayout
     from disarray.control.connections import Connection
 
@@ -45,6 +45,7 @@ class Measured:
 
     rows: int
     checksum: str
+    oldest_xid: str = field(compare=False)  # of the transactions that were under way: none of theirs is in it
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ class RowsRead:
 class UserTable:
     """The table of one job, as it was when it was looked at."""
 
-    def __init__(self, spec: BackfillSpec, layout: TableLayout) -> None:
+    def __init__(self, spec: UpdateSpec, layout: TableLayout) -> None:
         self.spec = spec
         self.layout = layout
         self.cursor = [layout.column(name) for name in spec.source.cursor]
@@ -102,8 +103,8 @@ class UserTable:
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
-    ) -> Cut | None:
-        """The next stretch of so many rows behind a cursor; None where no row is left."""
+    ) -> Cut:
+        """The next stretch of so many rows behind a cursor; the last reaches to the end, with rows or without."""
         statement = sql.SQL(
             """
             select {texts}, rows_found
@@ -125,7 +126,7 @@ class UserTable:
         with user_errors(self._what):
             found = connection.execute(statement).fetchone()
         if found is None:
-            return None
+            return Cut(tuple(end), 0, True)
         *key, count = found
         is_last = count < rows or tuple(key) == tuple(end)
         return Cut(tuple(end) if is_last else tuple(key), count, is_last)
@@ -216,11 +217,11 @@ class UserTable:
         return {tuple(key): found for *key, found in rows}
 
     def measure(self, connection: Connection, stretch: Stretch) -> Measured:
-        """How many rows a stretch has, and their checksum."""
+        """How many rows a stretch has, their checksum, and who was under way when they were looked at."""
         hashed = [*self.cursor, *self.set_columns]
         statement = sql.SQL(
-            "select count(*), {words} from (select {hash} as hash from (select {texts} from {table} where {span}) "
-            "as texts) as hashed"
+            "select pg_snapshot_xmin(pg_current_snapshot())::xid::text, count(*), {words} "
+            "from (select {hash} as hash from (select {texts} from {table} where {span}) as texts) as hashed"
         ).format(
             words=hash_words(),
             hash=hash_of(len(hashed)),
@@ -228,14 +229,20 @@ class UserTable:
             table=self._table,
             span=self._span(stretch),
         )
-        count, *words = self._row(connection, statement)
-        return Measured(count, checksum_of_words(words))
+        oldest_xid, count, *words = self._row(connection, statement)
+        return Measured(count, checksum_of_words(words), oldest_xid)
 
-    def changed_since(self, connection: Connection, stretch: Stretch, xid: str) -> int:
-        """How many rows of a stretch a later transaction than this one has written."""
+    def changed_since(
+        self, connection: Connection, stretch: Stretch, *, own_xid: str, oldest_xid: str
+    ) -> int:
+        """How many rows of a stretch others may have written after a transaction measured it.
+
+        One that began before and ended after has a smaller number than ours: what counts is who was under way then. Of
+        savepoints the server tells no numbers, so all from the oldest of those on are taken for later ones.
+        """
         statement = sql.SQL(
-            "select count(*) from {} where {} and xmin::text <> {xid} and age(xmin) < age({xid}::xid)"
-        ).format(self._table, self._span(stretch), xid=sql.Literal(xid))
+            "select count(*) from {} where {} and xmin::text <> {own} and age(xmin) <= age({oldest}::xid)"
+        ).format(self._table, self._span(stretch), own=sql.Literal(own_xid), oldest=sql.Literal(oldest_xid))
         return int(self._row(connection, statement)[0])
 
     def breaking(self, connection: Connection, stretch: Stretch, check: str) -> int:

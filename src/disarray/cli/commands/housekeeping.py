@@ -117,6 +117,7 @@ def _lines(
             report.commits,
             report.inbox_events,
             report.side_effects,
+            report.backfills,
             report.event_months,
         )
     ):
@@ -125,7 +126,7 @@ def _lines(
             f"{counted(forgotten.runs, 'run')}, {counted(forgotten.fragments, 'dropped fragment')}, "
             f"{counted(report.commits, 'notice')} of commits, "
             f"{counted(report.inbox_events, 'event')} of the inbox, "
-            f"{counted(report.side_effects, 'message')} to hooks, "
+            f"{counted(report.side_effects, 'message')} to hooks, {counted(report.backfills, 'backfill')}, "
             f"{counted(report.event_months, 'month')} of events"
         )
     if (

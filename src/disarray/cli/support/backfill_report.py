@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from disarray.cli.support.rendering import counted, shown_moment
+from disarray.cli.support.rendering import counted, shown_instant, shown_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,22 +13,25 @@ if TYPE_CHECKING:
     from disarray.queries.backfills import Backfill, BackfillDetails
 
 _BAR = 20
+_SHOWN_FINDINGS = 20
 
 
 def plan_lines(plan: BackfillPlan) -> Iterator[str]:
     """A plan, sentence by sentence."""
     about = "about " if plan.is_estimate else ""
-    yield f"backfill {plan.name}: sets {', '.join(plan.columns)} of {plan.table}, by {', '.join(plan.cursor)}"
+    yield f"backfill {plan.name}: {plan.summary}"
     yield f"  rows      {about}{plan.rows:,} in {plan.bytes:,} bytes"
     yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} rows to begin with"
-    yield f"  expected  {plan.expected_seconds:.1f} s"
-    yield (
-        f"  sample    {counted(plan.sample_rows, 'row')} read, {plan.sample_rows_written:,} written in "
-        f"{plan.sample_seconds:.3f} s, and rolled back"
-    )
+    if plan.expected_seconds is not None:
+        yield f"  expected  {plan.expected_seconds:.1f} s"
+    if plan.sample is not None:
+        yield (
+            f"  sample    {counted(plan.sample.rows, 'row')} read, {plan.sample.rows_written:,} written in "
+            f"{plan.sample.seconds:.3f} s, and rolled back"
+        )
     if not plan.is_one_database:
         yield "  database  not that of disarray: each chunk leaves a mark there"
-    yield f"  check     {plan.row_check.replace(chr(10), '') if plan.row_check else 'checksums of chunks alone'}"
+    yield f"  check     {plan.proof}"
 
 
 def progress_line(job: Backfill) -> str:
@@ -48,16 +51,22 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     """A job with its limits, what holds it back, and its verdict."""
     description: dict[str, Any] = job.description
     processing, health = description["processing"], description["health"]
-    yield f"backfill {job.name} (job {job.job_id}) on {job.table}: {job.state}"
+    yield f"backfill {job.name} (job {job.job_id}) on {job.target}: {job.state}"
     if job.state_reason:
         yield f"  because      {job.state_reason}"
     yield f"  started      {shown_moment(job.started_at)} by {job.started_by}"
-    yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
-    yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
-    yield (
+    chunks_text = (
         f"  chunks       {job.chunks_done:,} done, {job.chunks_claimed:,} at work, {job.chunks_waiting:,} waiting, "
-        f"{job.chunks_dead:,} dead; the next has {job.chunk_rows:,} rows"
+        f"{job.chunks_dead:,} dead"
     )
+    if job.kind == "replay":
+        yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made once more and compared"
+        yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
+        yield f"{chunks_text}; a chunk is a subject"
+    else:
+        yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
+        yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
+        yield f"{chunks_text}; the next has {job.chunk_rows:,} rows"
     rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} rows/s"
     chunks = counted(job.max_concurrency, "chunk")
     yield f"  rate         {rate}, {chunks} at once, {processing['target_seconds']:g} s a chunk"
@@ -65,14 +74,31 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     yield f"  in force     {f'{job.held_by}: {job.held_reason}' if job.held_reason else 'no limit holds it back'}"
     for chunk in job.dead_chunks:
         yield f"  dead chunk   {chunk.chunk_no}, up to {', '.join(chunk.cursor_to)}: {chunk.last_error}"
+    yield from _finding_lines(job)
     if job.verdict is None:
         yield "  verdict      none yet"
         return
     details: dict[str, Any] = job.verdict_details or {}
-    compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], 'row')} compared"
+    noun = "reading" if job.kind == "replay" else "row"
+    compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], noun)} compared"
     yield f"  verdict      {job.verdict}: {compared}"
     for sentence in (*details["failed"], *details["changed"]):
         yield f"               {sentence}"
+
+
+def _finding_lines(job: BackfillDetails) -> Iterator[str]:
+    """What a replay found: the subject, the segment, what differs there, and both values."""
+    for each in job.findings[:_SHOWN_FINDINGS]:
+        where = f"{each.dataset}/{each.subject_key}"
+        if each.segment_us is not None:
+            where += f" {shown_instant(each.segment_us)}"
+        name = " ".join(part for part in (each.what, each.name, each.channel) if part)
+        if each.kind == "different":
+            yield f"  different    {where}  {name}: stored {each.stored or 'NULL'}, now {each.replayed or 'NULL'}"
+        else:
+            yield f"  {each.kind.replace('_', ' '):<11}  {where}  {name}: {each.replayed}"
+    if len(job.findings) > _SHOWN_FINDINGS:
+        yield "               … and more; --json lists them"
 
 
 def duration_text(seconds: float) -> str:

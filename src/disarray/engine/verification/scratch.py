@@ -22,7 +22,8 @@ from disarray.model.fingerprints import BLOCK_BYTES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from disarray.kernels.reading.outcome import ReadRequest
+    from disarray.kernels.fragments.fragment_writer import Fragment, FragmentSink
+    from disarray.kernels.reading.outcome import ReadOutcome, ReadRequest
     from disarray.model.description.read_spec import ReadSpec
 
 
@@ -173,15 +174,25 @@ def gather(task: GatherTask) -> Gathered:
 
 def _read_source(read: SourceRead, scratch: _Scratch, *, copy: str) -> str | None:
     """Why the source proves nothing; None where it was read and is what was taken in."""
+    return read_as_taken_in(read, _SourceSink(scratch, read), copy=copy)[1]
+
+
+def read_as_taken_in(
+    read: SourceRead, sink: FragmentSink, *, copy: str
+) -> tuple[tuple[Fragment, ...], str | None]:
+    """Read a file as it was taken in: its fragments, and why it proves nothing; None where it is what it was."""
     try:
-        request = _as_taken_in(read, copy)
-        outcome = read_file(request, _SourceSink(scratch, read))
+        outcome = read_file(_as_taken_in(read, copy), sink)
     except FileNotFoundError:
-        return "the source is gone"
+        return (), "the source is gone"
     except (OSError, DisarrayError) as error:
-        return f"the source cannot be read: {error}"
+        return (), f"the source cannot be read: {error}"
     finally:
         Path(copy).unlink(missing_ok=True)
+    return outcome.fragments, _unproven_reason(read, outcome)
+
+
+def _unproven_reason(read: SourceRead, outcome: ReadOutcome) -> str | None:
     if outcome.status is ReadStatus.VANISHED:
         return "the source is gone"
     if outcome.fingerprint is None:

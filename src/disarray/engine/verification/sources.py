@@ -83,13 +83,13 @@ def gather_sources(
     for subject in subjects:
         fragments = subject.fragments.get(dataset.name, ())
         files = {file.source_uri: file for file in accepted_files(subject, dataset)}
-        left_out = _left_out(fragments)
+        left_out = left_out_positions(fragments)
         if not selection.is_everything:
             fragments = _selected(subject.subject_key, fragments, selection, dataset)
             held = {fragment.source_uri for fragment in fragments}
             files = {uri: file for uri, file in files.items() if uri in held}
         reads += [
-            _source_read(
+            source_read(
                 subject.subject_key,
                 file,
                 dataset,
@@ -105,7 +105,7 @@ def gather_sources(
             _lake_fragment(subject.subject_key, fragment, files.get(fragment.source_uri), lake=lake)
             for fragment in active
         ]
-        unproven += _earlier_generations(subject.subject_key, active, files)
+        unproven += earlier_generations(subject.subject_key, active, files)
     gathered = _run(waves, dataset, reads, folder)
     failed = {uri: reason for each in gathered for uri, reason in each.failed_reads.items()}
     unproven += [
@@ -143,7 +143,7 @@ def dataset_of(file: StoredFile, datasets: Sequence[Dataset]) -> str | None:
     return matched.dataset.name if matched else None
 
 
-def _source_read(
+def source_read(
     subject_key: str,
     file: StoredFile,
     dataset: Dataset,
@@ -151,8 +151,9 @@ def _source_read(
     left_out: tuple[tuple[int, int, int], ...],
     sealed: frozenset[int],
     now_us: int,
-    selection: Selection,
+    selection: Selection = EVERYTHING,
 ) -> SourceRead:
+    """How a file is read again as it was taken in."""
     uri, stored = file.source_uri, file.fingerprint
     reason = ReadReason.QUIET if stored.tail is Tail.TAKEN else ReadReason.NOTIFICATION
     request = ReadRequest.for_dataset(dataset, file_path(uri), reason=reason, now_us=now_us, stored=None)
@@ -186,7 +187,9 @@ def _selected(
     return [fragment for fragment in fragments if fragment.segment_us in taken]
 
 
-def _left_out(fragments: Sequence[FragmentEntry]) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
+def left_out_positions(
+    fragments: Sequence[FragmentEntry],
+) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
     """By file and generation: segments and positions of what waits or was rejected."""
     found: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
     for fragment in fragments:
@@ -209,9 +212,10 @@ def _lake_fragment(
     )
 
 
-def _earlier_generations(
+def earlier_generations(
     subject_key: str, active: Sequence[FragmentEntry], files: Mapping[str, StoredFile]
 ) -> list[Unproven]:
+    """What files said before they were replaced: it stays, and no source says it any more."""
     earlier = {
         (fragment.source_uri, fragment.generation)
         for fragment in active

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.control import events, housekeeping, raw_events, side_effects, subject_commits
+from disarray.control import backfills, events, housekeeping, raw_events, side_effects, subject_commits
 from disarray.control.housekeeping import Forgotten
 from disarray.failpoints import failpoint
 from disarray.store.lake import FRAGMENT_FILE
@@ -52,6 +52,7 @@ class HousekeepingReport:
     commits: int = 0  # notices for followers
     inbox_events: int = 0  # that are done, and forgotten
     side_effects: int = 0  # messages to hooks that were sent, and are forgotten
+    backfills: int = 0  # that have ended, and are forgotten with their chunks
     event_months: int = 0
 
 
@@ -100,6 +101,9 @@ def keep_house(
             ),
             side_effects=side_effects.forget_side_effects(
                 connection, keep=rules.keep_effects, is_rehearsal=is_rehearsal
+            ),
+            backfills=backfills.forget_backfills(
+                connection, keep=rules.keep_backfills, is_rehearsal=is_rehearsal
             ),
             event_months=0 if is_rehearsal else events.drop_old_events(connection, keep=rules.keep_events),
         )

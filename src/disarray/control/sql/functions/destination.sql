@@ -46,6 +46,7 @@ begin
         definition = p_definition,
         subject_patterns = p_subject_patterns,
         registered_at = v_now,
+        is_sweep_due = known.is_sweep_due or v_former.dataset <> p_dataset,
         failure_count = 0,
         last_error = null,
         last_error_at = null
@@ -95,7 +96,17 @@ create function disarray.claim_destination(
     p_lease_seconds integer default 300,
     p_definition jsonb default null
 )
-returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
@@ -107,6 +118,8 @@ declare
     v_incarnation bigint;
     v_known destination;
     v_chosen text;
+    v_known_fences bigint[];
+    v_fence bigint;
 begin
     if (p_lease_seconds between 1 and 86400) is not true then
         raise exception 'a load has a lease of 1 to 86400 seconds. Nothing was claimed.'
@@ -144,8 +157,12 @@ begin
         )
     order by made.subject_key
     on conflict do nothing;
-    select position.subject_key
-    into v_chosen
+    select
+        position.subject_key,
+        position.known_fences
+    into
+        v_chosen,
+        v_known_fences
     from destination_position as position
     left join commit_follower as follower
         on
@@ -188,12 +205,21 @@ begin
         return;
     end if;
     perform follow_commits(v_follower, v_chosen, v_known.dataset);
+    -- Later than all before it, also than those that were handed out after the backup that this database was restored from.
+    v_fence := greatest(
+        extract(epoch from v_now) * 1000000,
+        (select max(former.fence) from unnest(v_known_fences) as former (fence)) + 1
+    );
     return query
     update destination_position as position
     set
         instance_name = p_instance_name,
         incarnation = v_incarnation,
-        fence = nextval('disarray.destination_fence_seq'),
+        fence = v_fence,
+        -- The one that was noted, and the last of those that nobody knows the end of.
+        known_fences = v_known_fences[1:1]
+            || v_known_fences[greatest(cardinality(v_known_fences) - 48, 2):]
+            || case when v_known_fences is not null then array[v_fence] end,
         lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
     where
         position.destination = p_destination
@@ -217,7 +243,9 @@ begin
                 and noted.dataset = position.dataset
         ),
         position.is_whole_due,
+        v_known.is_sweep_due,
         position.fence,
+        v_known_fences,
         position.failure_count;
 end
 $$;
@@ -293,7 +321,8 @@ create function disarray.advance_destination(
     p_commit_seq bigint,
     p_rows_loaded bigint,
     p_rows_deleted bigint,
-    p_seconds double precision
+    p_seconds double precision,
+    p_is_target_touched boolean default true
 )
 returns void
 language plpgsql
@@ -318,6 +347,10 @@ begin
         rows_deleted = position.rows_deleted + p_rows_deleted,
         last_loaded_at = v_now,
         last_seconds = p_seconds,
+        known_fences = case
+            when p_is_target_touched then array[p_fence]
+            else array_remove(position.known_fences, p_fence)
+        end,
         failure_count = 0,
         last_error = null,
         last_error_at = null,
@@ -338,9 +371,9 @@ begin
         and known.failure_count > 0;
 end
 $$;
-comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision) is
+comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision, boolean) is
     'Note that a subject is loaded up to a commit, and give the turn back. Where the target is in this database, the last call of the '
-    'transaction that loads it: refused, it takes the load with it.';
+    'transaction that loads it: refused, it takes the load with it. Where nothing had to be changed there, the target knows of no load.';
 
 create function disarray.end_destination_turn(
     p_destination text,
@@ -349,7 +382,8 @@ create function disarray.end_destination_turn(
     p_incarnation bigint,
     p_fence bigint,
     p_next_in interval,
-    p_error text default null
+    p_error text default null,
+    p_target_fence bigint default null
 )
 returns void
 language plpgsql
@@ -364,6 +398,9 @@ begin
         incarnation = null,
         fence = null,
         lease_expires_at = null,
+        -- The next load comes after the one that the target knows.
+        known_fences = case when p_target_fence is null then position.known_fences else array[p_target_fence] end,
+        is_whole_due = position.is_whole_due or p_target_fence is not null,
         available_at = clock() + greatest(p_next_in, interval '0'),
         failure_count = case when p_error is null then position.failure_count else position.failure_count + 1 end,
         last_error = case when p_error is null then position.last_error else left(p_error, 4000) end,
@@ -373,8 +410,65 @@ begin
         and position.subject_key = p_subject_key;
 end
 $$;
-comment on function disarray.end_destination_turn(text, text, text, bigint, bigint, interval, text) is
-    'Give the turn to load a subject back: when it is due again, and what went wrong with it if anything did.';
+comment on function disarray.end_destination_turn(text, text, text, bigint, bigint, interval, text, bigint) is
+    'Give the turn to load a subject back: when it is due again, and what went wrong with it if anything did. A target that refused it '
+    'for a later fence, while the turn was held, was loaded by another history: everything is loaded next.';
+
+create function disarray.restart_destination(p_destination text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+update destination_position as position
+set
+    is_whole_due = true,
+    available_at = clock(),
+    -- Whoever loads it now loads too little.
+    instance_name = null,
+    incarnation = null,
+    fence = null,
+    lease_expires_at = null
+where
+    position.destination = p_destination
+    and not position.is_whole_due
+$$;
+comment on function disarray.restart_destination(text) is 'The target has nothing any more: everything is loaded anew.';
+
+create function disarray.list_unasked_subjects(p_destination text, p_subjects text[])
+returns text[]
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select coalesce(array_agg(given.subject_key order by given.subject_key), '{}')
+from destination as known
+cross join unnest(p_subjects) as given (subject_key)
+where
+    known.destination = p_destination
+    and not exists (
+        select
+        from subject_version as made
+        where
+            made.dataset = known.dataset
+            and made.subject_key = given.subject_key
+            and matches_pattern(made.subject_key, known.subject_patterns)
+    )
+$$;
+comment on function disarray.list_unasked_subjects(text, text[]) is 'Of the subjects that a target has, those that the destination is not to have.';
+
+create function disarray.end_destination_sweep(p_destination text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+update destination as known
+set is_sweep_due = false
+where known.destination = p_destination
+$$;
+comment on function disarray.end_destination_sweep(text) is 'The target has no subjects any more that are not asked for.';
 
 create function disarray.note_destination_error(p_destination text, p_error text)
 returns void
@@ -626,7 +720,8 @@ begin
     update destination as known
     set
         paused_at = case p_decision when 'paused' then coalesce(known.paused_at, v_now) when 'resumed' then null else known.paused_at end,
-        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end
+        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end,
+        is_sweep_due = known.is_sweep_due or (p_decision = 'republished' and p_subject_key is null)
     where known.destination = p_destination;
     update destination_position as position
     set

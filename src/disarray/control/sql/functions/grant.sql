@@ -27,7 +27,9 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
-grant usage, create on schema telemetry to disarray_views;
+grant usage on schema telemetry to disarray_views;
+-- Workers may become it: see grant_view_creation.
+revoke create on schema telemetry from disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -79,6 +81,15 @@ grant execute on function
     disarray.renew_source,
     disarray.advance_source,
     disarray.end_source_turn,
+    disarray.begin_source_load,
+    disarray.find_source_load,
+    disarray.settle_source_load,
+    disarray.add_source_chunks,
+    disarray.claim_source_chunks,
+    disarray.renew_source_chunks,
+    disarray.complete_source_chunk,
+    disarray.release_source_chunks,
+    disarray.end_source_load,
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
@@ -92,16 +103,22 @@ grant execute on function
     disarray.advance_destination,
     disarray.end_destination_turn,
     disarray.note_destination_error,
+    disarray.restart_destination,
+    disarray.list_unasked_subjects,
+    disarray.end_destination_sweep,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
     disarray.settle_side_effect,
     disarray.release_side_effect,
     disarray.forget_side_effects,
+    disarray.forget_backfills,
     disarray.lock_backfill_scan,
     disarray.add_backfill_chunk,
     disarray.claim_backfill_chunk,
-    disarray.assert_backfill_chunk_held,
+    disarray.hold_backfill_chunk,
+    disarray.renew_backfill_chunk,
+    disarray.cut_backfill_chunk,
     disarray.complete_backfill_chunk,
     disarray.fail_backfill_chunk,
     disarray.stop_backfill,
@@ -139,15 +156,19 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
+    disarray.grant_view_creation,
+    disarray.revoke_view_creation,
     disarray.decide_destination,
     disarray.forget_destination,
     disarray.resend_side_effects,
     disarray.start_backfill,
     disarray.decide_backfill,
+    disarray.distrust_segments,
     disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
+    disarray.carry_bases,
     disarray.preview_commit,
     disarray.follow_commits,
     disarray.advance_follower,
@@ -202,6 +223,7 @@ grant execute on function
     disarray.count_side_effects,
     disarray.list_backfills,
     disarray.list_backfill_chunks,
+    disarray.list_backfill_findings,
     disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
@@ -240,7 +262,13 @@ grant execute on function
     disarray.load_subject_files,
     disarray.load_subject_fragments,
     disarray.load_subject_segments,
+    disarray.load_last_summaries,
+    disarray.load_span_rollup_parts,
+    disarray.load_span_summaries,
     disarray.load_subject_summaries,
+    disarray.measure_replay,
+    disarray.newest_commit_seq,
+    disarray.next_replayed_subject,
     disarray.load_subject_rollup_parts,
     disarray.load_rejected_positions,
     disarray.find_unknown_lake_files,
@@ -265,6 +293,7 @@ grant execute on function
     disarray.list_live_lake_files,
     disarray.list_batches,
     disarray.list_sources,
+    disarray.list_source_loads,
     disarray.list_spent_deliveries,
     disarray.find_unknown_deliveries,
     disarray.list_destinations,
