@@ -345,6 +345,28 @@ OPTIONS = (
         own_variable="DISARRAY_WORKER_DRAIN_WITHIN",
     ),
     Option(
+        "verify.on_workers",
+        "yes",
+        "whether workers verify subjects while nothing is queued, those first that have waited longest: `yes` or `no`",
+        own_variable="DISARRAY_VERIFY_ON_WORKERS",
+    ),
+    Option(
+        "verify.every",
+        "1 d",
+        "how often one of the workers does",
+        Kind.LENGTH,
+        at_least=HOUR,
+        own_variable="DISARRAY_VERIFY_EVERY",
+    ),
+    Option(
+        "verify.budget",
+        "10 min",
+        "and for how long at a time",
+        Kind.LENGTH,
+        at_least=SECOND,
+        own_variable="DISARRAY_VERIFY_BUDGET",
+    ),
+    Option(
         "housekeeping.cold_after",
         "1 h",
         "a segment that nothing changed for so long may be compacted",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import uuid
 from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue
+from disarray.control import files, instances, queue, verification_runs
 from disarray.control.files import Notification
 
 if TYPE_CHECKING:
@@ -56,6 +57,24 @@ def test_status_counts_what_waits_and_runs_and_names_who_and_what_is_left_over(
     assert "3 pending" in lines["files"]
     assert lines["Worker02"].split()[1:5] == ["active", "TOOL*", "1", "1"]
     assert lines["Waiting,"].endswith("bound to no instance: LOST-1")
+
+
+def test_status_names_subjects_that_are_not_what_their_files_say(run: Run, busy: Connection) -> None:
+    run_id = uuid.uuid4()
+    verification_runs.start_verification(busy, run_id, selection={}, subjects=2, readings=5)
+    verification_runs.note_subject_verification(
+        busy,
+        run_id,
+        "TOOL01",
+        verdict="different",
+        readings=5,
+        findings=[{"what": "metric"}],
+        finding_count=1,
+    )
+    told = run("status").stdout
+    [line] = [line for line in told.splitlines() if line.startswith("verified")]
+    assert " ".join(line.split()) == "verified 0 identical 1 different, 0 unproven, 0 not final, 1 never"
+    assert "1 subject not as the files say: TOOL01. See: disarray verify --subject SUBJECT" in told
 
 
 def test_piped_status_has_no_control_characters_and_a_terminal_gets_the_same_facts(

@@ -125,6 +125,7 @@ revoke_token                  -      -         -       yes       -
 list_verified_subjects        -      -         yes     yes       yes
 find_open_verification        -      -         yes     yes       yes
 verification_state            -      -         yes     yes       yes
+claim_scheduled_verification  -      -         yes     -         -
 start_verification            -      -         yes     yes       -
 note_subject_verification     -      -         yes     yes       -
 end_verification              -      -         yes     yes       -

@@ -283,6 +283,9 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     )
     verification_runs.end_verification(session, run_id)
     assert verification_runs.verification_state(session).different_keys == ["CELL1"]
+    assert verification_runs.claim_scheduled_verification(
+        session, uuid.uuid4(), selection={"scheduled_by": "w"}, every=timedelta(hours=1)
+    )
     stored = verification.load_subject(session, "CELL1")
     assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
@@ -310,7 +313,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_kept_fragments", "queue_compaction", "compact_segments", "seal_segments", "list_dead_lake_files",
         "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
         "start_verification", "find_open_verification", "note_subject_verification", "end_verification",
-        "verification_state",
+        "verification_state", "claim_scheduled_verification",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",

@@ -123,6 +123,19 @@ def test_what_a_target_has_under_commits_that_are_yet_to_come_is_put_right(
     assert plant.differences() == {}
 
 
+def test_a_position_from_before_loads_were_remembered_goes_on_where_it_is(
+    build: Callable[..., DestinationPlant],
+) -> None:
+    plant = build(described("other_upsert"))
+    take(plant, "L1/1.csv", 1)
+    plant.rows("update disarray.destination_position set known_fences = null returning 1")
+    for number in 2, 3:
+        plant.ingest(plant.write(f"L1/{number}.csv", HEADER + lines(number)))
+        [report] = plant.load()
+        assert not report.is_whole
+        assert plant.differences() == {}
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_that_was_dropped_and_is_made_anew_is_loaded_whole(
     build: Callable[..., DestinationPlant], tmp_path: Path, name: str

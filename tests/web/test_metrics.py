@@ -72,7 +72,18 @@ def test_the_backlog_and_its_age_are_told(plant: Plant, ada: Client) -> None:
 @pytest.mark.postgres
 def test_no_label_names_a_subject_or_a_file(ada: Client, late: str) -> None:
     labels = {label for _, given in samples(ada) for label, _ in given}
-    assert labels == {"outcome", "le", "status", "lane", "state", "worker", "event", "route", "version"}
+    assert labels == {
+        "outcome",
+        "le",
+        "status",
+        "lane",
+        "state",
+        "worker",
+        "event",
+        "route",
+        "version",
+        "verdict",
+    }
 
 
 @pytest.mark.postgres

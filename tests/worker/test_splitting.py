@@ -14,6 +14,7 @@ from disarray.control.verification_runs import subject_keys
 from disarray.engine.runner import InProcessRunner
 from disarray.engine.verification.sources import gather_sources
 from disarray.engine.verification.verify import verify
+from disarray.engine.verification.waves import Waves
 from disarray.errors import ControlError
 from disarray.model.file_parts import part_uri
 from disarray.model.uris import file_uri
@@ -420,7 +421,7 @@ def test_verification_asks_each_line_of_the_file_whom_it_is_about(plant: Plant, 
     with plant.pool.connection() as connection:
         stored = verification.load_subject(connection, "TOOL02")
     sources = gather_sources(
-        InProcessRunner(), dataset, [stored], lake=plant.place.lake, folder=tmp_path, now_us=2**60
+        Waves(InProcessRunner()), dataset, [stored], lake=plant.place.lake, folder=tmp_path, now_us=2**60
     )
     assert [each.reason for each in sources.unproven] == ["the source changed since it was taken in"]
 

@@ -11,13 +11,13 @@ from disarray.errors import UnknownNameError
 from disarray.model.description.dataset import Version
 from disarray.model.description.dataset_reader import restore_dataset, written_text
 from disarray.model.description.format import ColumnType
-from disarray.model.fingerprints import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Dataset
+    from disarray.model.fingerprints import Fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,4 +186,7 @@ def load_rebuild_files(connection: Connection, dataset: str, subject_key: str) -
         "select source_uri, fingerprint from disarray.load_rebuild_files(%s, %s)",
         (dataset, subject_key),
     )
+    # Only a worker asks this; whoever asks for a value need not load what it takes.
+    from disarray.model.fingerprints import Fingerprint
+
     return {uri: Fingerprint.from_bytes(fingerprint) for uri, fingerprint in rows}

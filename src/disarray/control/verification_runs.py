@@ -6,11 +6,11 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.control.calls import call, fetch_records, find_record
+from disarray.control.calls import call, fetch_records, fetch_value, find_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
     from uuid import UUID
 
     from disarray.control.connections import Connection
@@ -76,8 +76,20 @@ def start_verification(
     call(connection, "select disarray.start_verification(%s, %s::jsonb, %s, %s)", arguments)
 
 
+def claim_scheduled_verification(
+    connection: Connection, verification_id: UUID, *, selection: Mapping[str, Any], every: timedelta
+) -> bool:
+    """Write down that a worker verifies by itself; False where one did within this time."""
+    return fetch_value(
+        connection,
+        bool,
+        "select disarray.claim_scheduled_verification(%s, %s::jsonb, %s)",
+        (verification_id, json.dumps(selection), every),
+    )
+
+
 def find_open_verification(connection: Connection) -> OpenVerification | None:
-    """The newest run, if it has not ended."""
+    """The newest run, if it has not ended and was somebody's own."""
     return find_record(connection, OpenVerification, "select * from disarray.find_open_verification()")
 
 

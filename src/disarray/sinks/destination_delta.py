@@ -8,7 +8,7 @@ table itself where two write at the same moment.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -85,6 +85,9 @@ class DeltaLoader:
     destination: Destination
     shape: Shape
     pool: Pool
+    _checked: list[DeltaTable] = field(
+        default_factory=list
+    )  # as it was checked, for the load that comes next
 
     @property
     def path(self) -> str:
@@ -131,6 +134,7 @@ class DeltaLoader:
             ]
             if added:
                 table.alter.add_columns(added)
+            self._checked[:] = [table]
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         """Overwrite the months that changed in one version of the table, and move the position after it."""
@@ -180,7 +184,7 @@ class DeltaLoader:
         application = self._application(turn.subject_key)
         with self._errors():
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
-            table = DeltaTable(self.path)
+            table = self._checked.pop() if self._checked else DeltaTable(self.path)
             former = table.transaction_version(f"{application}{FENCE}") or 0
             if former > turn.fence:
                 raise TargetFencedError(fenced_message(self.destination, turn, former), target_fence=former)

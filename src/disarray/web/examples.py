@@ -124,6 +124,15 @@ _BACKFILL: dict[str, object] = {
 _IN_TYPE: dict[str, dict[str, object]] = {
     "Backfill": _BACKFILL,
     "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
+    "Verification": {
+        "subjects_identical": 39,
+        "subjects_different": 1,
+        "subjects_unproven": 0,
+        "subjects_not_final": 0,
+        "subjects_never": 2,
+        "different": ["TOOL07"],
+    },
+    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,

@@ -22,6 +22,7 @@ from disarray.web.api import (
     subjects,
     tokens,
     values,
+    verifications,
     views,
 )
 from disarray.web.route import AnyRoute
@@ -46,6 +47,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *views.ROUTES,
     *sources.ROUTES,
     *backfills.ROUTES,
+    *verifications.ROUTES,
     *tokens.ROUTES,
     *prometheus.ROUTES,
     *pages.ROUTES,

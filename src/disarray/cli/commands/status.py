@@ -56,11 +56,14 @@ def _look(connection: Connection) -> Status:
     from disarray.control.moving_files import count_moving_files, list_unmatched_files
     from disarray.control.status import queue_status
     from disarray.control.views import list_views
+    from disarray.model.documents import plain
+    from disarray.queries.verifications import show_verification
 
     status = queue_status(connection)
     unmatched = list_unmatched_files(connection, limit=SHOWN_UNSERVED)
     status |= {
         "moving_files": count_moving_files(connection),
+        "verification": plain(show_verification(connection)),
         "failed_views": [
             {"view": f"{view.schema_name}.{view.name}", "error": view.last_error}
             for view in list_views(connection)
@@ -157,9 +160,13 @@ def describe(status: Status) -> Iterator[Table | str]:
                 f"{status['rebuilds']['pending']} pending",
                 f"{status['rebuilds']['queued']} queued",
             ],
+            *_verified(status["verification"]),
             *_last_day(status["last_day"]),
         ],
     )
+    if differs := status["verification"]["subjects_different"]:
+        first = ", ".join(status["verification"]["different"])
+        yield f"{counted(differs, 'subject')} not as the files say: {first}. See: disarray verify --subject SUBJECT"
     if status["conflicts"]["readings"]:
         yield conflicts_line(status["conflicts"])
     if status["dead_letters"]:
@@ -193,6 +200,14 @@ def describe(status: Status) -> Iterator[Table | str]:
     else:
         yield "No instance ever registered: what is queued waits."
     yield from _unserved(status["unserved_subjects"])
+
+
+def _verified(verification: Status) -> Iterator[list[str]]:
+    """What `verify` last said of each subject; nothing where it never ran."""
+    if verification["last_started_at"] is not None:
+        names = ("different", "unproven", "not_final", "never")
+        others = ", ".join(f"{verification[f'subjects_{name}']} {name.replace('_', ' ')}" for name in names)
+        yield ["verified", f"{verification['subjects_identical']} identical", others]
 
 
 def _last_day(day: Status) -> Iterator[list[str]]:

@@ -94,6 +94,7 @@ def up(
         services |= worker_services.make_backfiller(
             config, place, scheduler=scheduler, settings=settings, stop=stop
         )
+        services |= worker_services.make_verifier(config, place, stop=stop)
         services["agent"] = ThreadService("agent", watcher.run, ended=stop)
         worker_services.log_start(place, settings)
         roots = sorted({root for dataset in place.datasets.values() for root in dataset.roots})

@@ -52,6 +52,7 @@ def worker(
         services |= worker_services.make_backfiller(
             config, place, scheduler=scheduler, settings=settings, stop=stop
         )
+        services |= worker_services.make_verifier(config, place, stop=stop)
         if config.broker_url is not None:
             services["consumer"] = worker_services.make_consumer(
                 config, place, broker_url=config.broker_url, scheduler=scheduler, stop=stop

@@ -26,7 +26,8 @@ from disarray.worker.process.pulling import SourcePuller
 from disarray.worker.process.refreshing import ViewThread
 from disarray.worker.process.scheduler import BATCH, Scheduler
 from disarray.worker.process.service import Service, ThreadService
-from disarray.worker.process.settings import serves_backfills
+from disarray.worker.process.settings import serves_backfills, verification_settings
+from disarray.worker.process.verifying import verify_when_idle
 
 if TYPE_CHECKING:
     import threading
@@ -118,6 +119,15 @@ def make_backfiller(
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}
+
+
+def make_verifier(config: Config, place: Workplace, *, stop: threading.Event) -> dict[str, Service]:
+    """The thread that verifies while nothing is queued; none where `verify.on_workers` says so."""
+    settings = verification_settings(config)
+    if settings is None:
+        return {}
+    run = partial(verify_when_idle, place, settings)
+    return {"verification": ThreadService("verification", run, ended=stop)}
 
 
 def make_rest_server(config: Config, place: Workplace) -> RestServer:

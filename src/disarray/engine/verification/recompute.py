@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.control.verification import StoredSubject
-    from disarray.engine.runner import Runner
     from disarray.engine.verification.comparison import Difference
     from disarray.engine.verification.progress import Progress
     from disarray.engine.verification.range_check import CheckedRanges
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
     from disarray.engine.verification.sources import Sources
     from disarray.engine.verification.stored_rows import StoredRows
     from disarray.engine.verification.verification_report import VerificationReport
+    from disarray.engine.verification.waves import Waves
     from disarray.model.description.dataset import Dataset
     from disarray.store.lake import Lake
 
 TASK_READINGS = 2_000_000
-TASKS_A_CORE = 4
 _SUMMARY_GROUPS = 1_000
 
 
@@ -45,7 +44,7 @@ class Recompute:
 
     def __init__(
         self,
-        runner: Runner,
+        waves: Waves,
         dataset: Dataset,
         subjects: Sequence[StoredSubject],
         *,
@@ -61,7 +60,7 @@ class Recompute:
         self.on_step = on_step
         self.selection = selection
         self.progress = progress
-        self.runner = runner
+        self.waves = waves
         self.dataset = dataset
         self.subjects = subjects
         self.summaries = summaries
@@ -80,7 +79,7 @@ class Recompute:
         """Recompute and compare."""
         self._note_what_is_stored()
         sources = gather_sources(
-            self.runner,
+            self.waves,
             self.dataset,
             self.subjects,
             lake=self.lake,
@@ -108,7 +107,7 @@ class Recompute:
             selection=self.selection,
         )
         weights = [each.readings for each in ranges]
-        count = task_count(weights, cores=self.runner.cores, most_per_task=TASK_READINGS)
+        count = task_count(weights, cores=self.waves.runner.cores, most_per_task=TASK_READINGS)
         tasks = [
             RangeTask(
                 dataset=self.dataset,
@@ -117,13 +116,11 @@ class Recompute:
             )
             for number, indices in enumerate(pack_by_weight(weights, tasks=count))
         ]
-        checked: list[CheckedRanges] = []
-        # In waves, so that a subject of a day's work is seen to get on.
-        wave = TASKS_A_CORE * self.runner.cores
-        for start in range(0, len(tasks), wave):
-            some = tasks[start : start + wave]
-            checked += self.runner.run(check_ranges, some)
-            self.progress.advance(sum(each.readings for task in some for each in task.ranges))
+        checked = self.waves.run(
+            check_ranges,
+            tasks,
+            lambda some: self.progress.advance(sum(each.readings for task in some for each in task.ranges)),
+        )
         self.report.rollup_parts += sum(each.rollup_parts for task in checked for each in task.ranges)
         self._note(each for task in checked for own in task.ranges for each in own.differences)
         return checked
@@ -146,12 +143,12 @@ class Recompute:
             for key in self.sealed
         ]
         weights = [chain.weight for chain in chains]
-        count = task_count(weights, cores=self.runner.cores, most_per_task=_SUMMARY_GROUPS)
+        count = task_count(weights, cores=self.waves.runner.cores, most_per_task=_SUMMARY_GROUPS)
         tasks = [
             ChainTask(dataset=self.dataset, chains=tuple(chains[index] for index in indices))
             for indices in pack_by_weight(weights, tasks=count)
         ]
-        found = self.runner.run(check_bases, tasks)
+        found = self.waves.run(check_bases, tasks)
         self.report.bases += sum(each.bases for each in found)
         self._note(each for some in found for each in some.differences)
 

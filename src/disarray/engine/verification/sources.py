@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from disarray.control.verification import StoredFile, StoredSubject
-    from disarray.engine.runner import Runner
     from disarray.engine.verification.scratch import SourceSlice
     from disarray.engine.verification.selection import Selection
+    from disarray.engine.verification.waves import Waves
     from disarray.model.description.dataset import Dataset
     from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
@@ -67,7 +67,7 @@ class Sources:
 
 
 def gather_sources(
-    runner: Runner,
+    waves: Waves,
     dataset: Dataset,
     subjects: Sequence[StoredSubject],
     *,
@@ -106,7 +106,7 @@ def gather_sources(
             for fragment in active
         ]
         unproven += earlier_generations(subject.subject_key, active, files)
-    gathered = _run(runner, dataset, reads, folder)
+    gathered = _run(waves, dataset, reads, folder)
     failed = {uri: reason for each in gathered for uri, reason in each.failed_reads.items()}
     unproven += [
         Unproven(read.subject_key, read.source_uri, read.generation, failed[read.source_uri])
@@ -226,9 +226,9 @@ def earlier_generations(
     return [Unproven(subject_key, uri, generation, reason) for uri, generation in sorted(earlier)]
 
 
-def _run(runner: Runner, dataset: Dataset, reads: Sequence[SourceRead], folder: Path) -> list[Gathered]:
+def _run(waves: Waves, dataset: Dataset, reads: Sequence[SourceRead], folder: Path) -> list[Gathered]:
     weights = [read.size for read in reads]
-    count = task_count(weights, cores=runner.cores, most_per_task=TASK_BYTES)
+    count = task_count(weights, cores=waves.runner.cores, most_per_task=TASK_BYTES)
     tasks = [
         GatherTask(
             spec=dataset.read_spec(),
@@ -238,4 +238,4 @@ def _run(runner: Runner, dataset: Dataset, reads: Sequence[SourceRead], folder: 
         )
         for number, indices in enumerate(pack_by_weight(weights, tasks=count))
     ]
-    return runner.run(gather, tasks)
+    return waves.run(gather, tasks)

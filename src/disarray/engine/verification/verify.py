@@ -17,6 +17,7 @@ from disarray.engine.verification.sources import Unproven, accepted_files, datas
 from disarray.engine.verification.stored_page import load_page
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verification_report import NotCompared, VerificationReport
+from disarray.engine.verification.waves import Waves
 from disarray.store.belonging import belonging_files
 from disarray.store.definitions import KnownDefinitions
 
@@ -48,12 +49,15 @@ def verify(
     dataset: str | None = None,
     selection: Selection = EVERYTHING,
     budget_seconds: float | None = None,
+    may_go_on: Callable[[], bool] = lambda: True,
+    must_stop: Callable[[], bool] = lambda: False,
     record: VerificationRecord | None = None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> VerificationReport:
     """Recompute what is stored, or a part of it, and compare; `on_step` hears what is done next.
 
     With a budget, subjects that were verified longest ago come first, and none is begun that would not end in time.
+    Before each page of subjects `may_go_on` is asked, before each wave of tasks `must_stop`.
     What is found out about a subject goes into the record at once; subjects that are in it already are left out.
     """
     report = VerificationReport()
@@ -69,7 +73,7 @@ def verify(
         subjects.sort(key=lambda each: (each.verified_at or _NEVER, each.subject_key))
     run = _Run(
         connection,
-        runner,
+        Waves(runner, must_stop),
         datasets,
         lake=lake,
         dataset=dataset,
@@ -81,6 +85,8 @@ def verify(
     misplaced = _misplaced(connection, datasets, subject_key=subject_key, dataset=dataset)
     begun = 0
     for page in _pages(subjects, is_timed=budget_seconds is not None):
+        if not may_go_on():
+            break
         expected = run.progress.seconds_for(sum(each.readings for each in page))
         if begun and budget_seconds is not None and run.progress.seconds + expected > budget_seconds:
             break
@@ -116,7 +122,7 @@ class _Run:
     """What stays the same while one page of subjects after the other is verified."""
 
     connection: Connection
-    runner: Runner
+    waves: Waves
     datasets: Mapping[str, Dataset]
     lake: Lake = field(kw_only=True)
     dataset: str | None = field(kw_only=True)
@@ -156,7 +162,7 @@ class _Run:
         self.on_step(f"{dataset.name}: reading the files again, {span}")
         with self.lake.scratch_folder() as folder:
             recompute = Recompute(
-                self.runner,
+                self.waves,
                 dataset,
                 ready,
                 summaries=page.summaries.get(dataset.name, {}),

@@ -26,6 +26,7 @@ from disarray.control.status import current_us, queue_status
 from disarray.control.timings import BOUNDS_SECONDS, NO_TIMING, TIMINGS
 from disarray.model.file_status import FileStatus
 from disarray.model.segments import datetime_of
+from disarray.queries.verifications import show_verification
 from disarray.web.route import Call, Route, Scope
 from disarray.web.schema import About
 
@@ -218,6 +219,25 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         failing.add_metric([sink.destination], float(sink.state == "failing"))
     yield from (commits, seconds, failing)
     yield from _views(connection)
+    verified = show_verification(connection)
+    yield _labelled(
+        "disarray_verification_subjects",
+        "Subjects by what the newest verification of each found out.",
+        "verdict",
+        {
+            "identical": verified.subjects_identical,
+            "different": verified.subjects_different,
+            "unproven": verified.subjects_unproven,
+            "not_final": verified.subjects_not_final,
+            "never": verified.subjects_never,
+        },
+    )
+    oldest = verified.oldest_verified_at
+    yield GaugeMetricFamily(
+        "disarray_verification_oldest_seconds",
+        "Since the subject that has waited longest was verified; 0 where none was.",
+        value=0.0 if oldest is None else max(0.0, (now - oldest).total_seconds()),
+    )
     lately = events.count_events(connection, since=now - RECENTLY)
     yield _labelled(
         "disarray_recent_events",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -52,12 +53,30 @@ def worker_settings(config: Config) -> WorkerSettings:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationSettings:
+    """How often workers verify by themselves, and for how long at a time."""
+
+    every: timedelta = timedelta(days=1)
+    budget: timedelta = timedelta(minutes=10)
+
+
 def serves_backfills(config: Config) -> bool:
     """Whether a worker processes chunks of backfills."""
     answer = config.text("backfill.on_workers")
     if answer not in ("yes", "no"):
         raise ConfigError(f"backfill.on_workers {answer!r} must be yes or no. Nothing was started")
     return answer == "yes"
+
+
+def verification_settings(config: Config) -> VerificationSettings | None:
+    """The `[verify]` settings of a configuration; None where workers do not verify by themselves."""
+    answer = config.text("verify.on_workers")
+    if answer not in ("yes", "no"):
+        raise ConfigError(f"verify.on_workers {answer!r} must be yes or no. Nothing was started")
+    if answer == "no":
+        return None
+    return VerificationSettings(every=config.length("verify.every"), budget=config.length("verify.budget"))
 
 
 def inbox_settings(config: Config) -> InboxSettings:

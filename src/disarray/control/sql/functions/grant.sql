@@ -126,7 +126,8 @@ grant execute on function
     disarray.claim_backfill_verification,
     disarray.renew_backfill_verification,
     disarray.record_backfill_verdict,
-    disarray.list_active_backfills
+    disarray.list_active_backfills,
+    disarray.claim_scheduled_verification
 to disarray_worker;
 
 grant execute on function

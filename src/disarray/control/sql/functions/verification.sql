@@ -49,6 +49,38 @@ $$;
 comment on function disarray.start_verification(uuid, jsonb, bigint, bigint) is
     'Write down that a verification starts, and what it is to cover. Runs of more than 400 days ago are forgotten.';
 
+create function disarray.claim_scheduled_verification(p_verification_id uuid, p_selection jsonb, p_every interval)
+returns boolean
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    -- Workers come one after the other: the second finds what the first has written.
+    perform pg_advisory_xact_lock(hashtextextended('disarray.scheduled_verification', 0));
+    if exists (
+        select
+        from verification as former
+        where
+            former.selection ? 'scheduled_by'
+            and former.started_at > clock() - p_every
+    ) then
+        return false;
+    end if;
+    insert into verification (verification_id, selection, started_at, subjects, readings)
+    select
+        p_verification_id,
+        p_selection,
+        clock(),
+        count(*),
+        coalesce(sum(known.readings), 0)
+    from list_verified_subjects() as known;
+    return true;
+end
+$$;
+comment on function disarray.claim_scheduled_verification(uuid, jsonb, interval) is
+    'Write down that a worker verifies by itself, unless one did so within this time; its selection says scheduled_by.';
+
 create function disarray.find_open_verification()
 returns table (verification_id uuid, selection jsonb, started_at timestamptz)
 language sql
@@ -70,7 +102,9 @@ from (
     order by known.started_at desc
     limit 1
 ) as newest
-where newest.ended_at is null
+where
+    newest.ended_at is null
+    and not newest.selection ? 'scheduled_by'
 $$;
 comment on function disarray.find_open_verification() is 'The newest verification, if it has not ended.';
 
