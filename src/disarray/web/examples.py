@@ -132,7 +132,6 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "subjects_never": 2,
         "different": ["TOOL07"],
     },
-    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,
