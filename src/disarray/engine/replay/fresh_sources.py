@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog, status
@@ -88,6 +88,9 @@ class FreshSources:
             )
             for uri in sorted(wanted & files.keys())
         ]
+        # One and the same object travels to a task once, however many files it is for.
+        spec = reads[0].request.spec if reads else self.dataset.read_spec()
+        reads = [replace(read, request=replace(read.request, spec=spec)) for read in reads]
         active = [each for each in within if each.state is FragmentState.ACTIVE]
         earlier = earlier_generations(self.stored.subject_key, active, files)
         return reads, [

@@ -112,7 +112,7 @@ class SegmentsReplayed:
 
 def read_sources(task: ReadSources) -> SourcesRead:
     """Read files as they were taken in, by the reader of the pipeline."""
-    writer = FragmentWriter(task.path, task.spec)
+    writer = FragmentWriter(task.path, task.spec, is_durable=False)
     fragments: dict[str, tuple[Fragment, ...]] = {}
     failed: dict[str, str] = {}
     try:

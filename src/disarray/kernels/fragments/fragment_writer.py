@@ -79,10 +79,14 @@ class MemorySink:
 
 
 class FragmentWriter:
-    """Writes the fragments of many files of one dataset into one Parquet file; nothing is written without any."""
+    """Writes the fragments of many files of one dataset into one Parquet file; nothing is written without any.
 
-    def __init__(self, path: str, spec: ReadSpec) -> None:
+    What goes into scratch need not be durable: after a crash nobody asks for it.
+    """
+
+    def __init__(self, path: str, spec: ReadSpec, *, is_durable: bool = True) -> None:
         self.path = path
+        self._is_durable = is_durable
         self.row_groups = 0
         self._schema = readings_schema(spec)
         self._digests: list[str] = []
@@ -105,14 +109,17 @@ class FragmentWriter:
         return self.row_groups - 1
 
     def close(self) -> LakeFile | None:
-        """Finish the file and make it and its name durable; None if there was nothing to write."""
+        """Finish the file, and make it and its name durable; None if there was nothing to write."""
         if self._writer is None or self._sink is None:
             return None
         self._writer.close()
         self._buffer.flush()
         self._footer_digest = self._sink.take_digest()
-        self._sink.sync()
-        _sync_folder(Path(self.path).parent)
+        if self._is_durable:
+            self._sink.sync()
+            _sync_folder(Path(self.path).parent)
+        else:
+            self._sink.close()
         return LakeFile(path=self.path, bytes=self._sink.tell(), checksum=self._sink.checksum())
 
     def digest_of(self, row_group: int) -> str:
