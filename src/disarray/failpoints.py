@@ -108,6 +108,7 @@ POINTS = {
     "backfill.committed": "a chunk is done; nobody but this thread has heard of it",
     "backfill.verifying": "every chunk has ended and this process verifies; nothing is compared",
     "backfill.judged": "the verdict of a backfill is known; it is not stored",
+    "rebuild.swapped": "in a backfill: the order of a subject is committed; the chunk that waited for it is not ended",
     "replay.read": "in a task of a replay: a file is about to be read again, fragments of others may be in scratch",
     "replay.scan": "in a task of a replay: a segment is about to be scanned and compared; scratch is full",
     "replay.compared": "a subject is replayed and compared, its scratch folder is gone; nothing is stored",

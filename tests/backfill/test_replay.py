@@ -97,6 +97,10 @@ def test_a_clean_plant_is_identical_and_what_differs_is_named_and_taken_over(pla
     assert "different    tools/T2 2026-10-02T06:00:00Z" in shown, shown
     assert "metric base_float energy: stored" in shown
     assert "2 files to be read again" in done.stderr
+    applied = (
+        "select metadata ->> 'by', metadata ->> 'files' from disarray.ingest_event where event_type = '%s'"
+    )
+    assert plant.rows(applied % "backfill_applied") == [("ada", "2")]
     plant.drain()
     assert run("backfill", "check").returncode == 0
     assert plant.derived() == before

@@ -69,7 +69,7 @@ def test_a_table_that_is_there_already_is_loaded_and_show_says_how_far(
     with (tmp_path / "disarray.toml").open("a") as description:
         description.write('initial_load = "always"\nlimit = 2\nload_tasks = 1\n')
     told = ran(run, "run", "historian", "--once")
-    assert "initial load of historian: 2 rows in 1 chunk delivered" in told
+    assert "initial load of historian: 3 rows in 2 chunks delivered" in told
     assert "initial load of historian: done" in told
     shown = ran(run, "show", "historian")
     assert "3 rows delivered, 0 had come before" in shown

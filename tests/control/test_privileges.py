@@ -151,6 +151,7 @@ list_view_refreshes           -      -         yes     yes       yes
 committed_subjects            -      -         -       -         -
 note_view_position            -      -         -       -         -
 view_is_stale                 -      -         -       -         -
+view_lag                      -      -         -       -         -
 set_views_aside               -      -         -       -         -
 make_views_anew               -      -         -       -         -
 assert_view_held              -      -         -       -         -
@@ -364,12 +365,16 @@ list_backfill_chunks          -      -         yes     yes       yes
 list_backfill_findings        -      -         yes     yes       yes
 next_replayed_subject         -      -         yes     yes       yes
 measure_replay                -      -         yes     yes       yes
+next_pending_rebuild          -      -         yes     yes       -
+measure_pending_rebuilds      -      -         yes     yes       -
+rebuild_progress              -      -         yes     yes       -
 newest_commit_seq             -      -         yes     yes       yes
 load_span_summaries           -      -         yes     yes       yes
 load_last_summaries           -      -         yes     yes       yes
 load_span_rollup_parts        -      -         yes     yes       yes
 carry_bases                   -      -         yes     yes       -
 distrust_segments             -      -         -       yes       -
+note_backfill_applied         -      -         -       yes       -
 live_health                   -      -         yes     yes       yes
 check_backfill_pace           -      -         -       -         -
 note_backfill_event           -      -         -       -         -

@@ -47,6 +47,7 @@ from disarray.control import (
     queue,
     raw_events,
     readings,
+    rebuilds,
     replays,
     requests,
     runs,
@@ -317,6 +318,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
         "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
         "load_span_rollup_parts", "carry_bases", "distrust_segments",
+        "next_pending_rebuild", "measure_pending_rebuilds", "rebuild_progress",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
@@ -360,6 +362,10 @@ def everything_about_replays(session: Connection) -> None:
     ).fetchall()
     assert carried == (stored["base_int"],)
     assert replays.distrust_segments(session, "cells", "CELL1", segments=[99]) == 0
+    assert rebuilds.next_pending_rebuild(session, None, datasets=["cells"], subjects=None) is None
+    assert rebuilds.measure_pending_rebuilds(session, datasets=["cells"], subjects=["CELL1"]).subjects == 0
+    progress = rebuilds.rebuild_progress(session, "cells", "CELL1", since=datetime.now(UTC))
+    assert progress == rebuilds.RebuildProgress(is_pending=False, is_queued=False, last_error=None)
 
 
 def everything_about_the_api(session: Connection) -> set[str]:
@@ -581,11 +587,13 @@ def everything_about_backfills(session: Connection) -> set[str]:
     assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
     assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
     assert replays.list_backfill_findings(session, job_id) == []
+    replays.note_backfill_applied(session, job_id, files=0, rebuilds=0, **decision)
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
         "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
         "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
+        "note_backfill_applied",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",

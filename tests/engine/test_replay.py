@@ -274,6 +274,17 @@ def test_parts_of_a_file_about_several_subjects_are_replayed_from_their_file(pla
     assert (found.findings, found.readings, found.files) == ([], 67, 1)
 
 
+def test_what_a_file_said_before_it_was_replaced_stands_in_for_itself(plant: ReplayedPlant) -> None:
+    source = random.Random(11)
+    path = plant.write("T1/replaced.csv", report(source, hour=0, rows=40))
+    plant.ingest(path, plant.write("T1/b.csv", report(source, hour=0, rows=40)))
+    path.write_text(report(source, hour=20, rows=40))
+    plant.ingest(path)
+    found = plant.replay()
+    assert shown(found) == []
+    assert [each.name for each in shown(found, FindingKind.UNPROVEN)] == [str(path)]
+
+
 def flipped(value: float) -> float:
     """The value with its last bit flipped."""
     [bits] = struct.unpack("<q", struct.pack("<d", value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from disarray.failpoints import POINTS
-from tests.backfill import test_killed_backfills, test_replay
+from tests.backfill import test_killed_backfills, test_rebuild, test_replay
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
 from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
@@ -41,5 +41,6 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_senders.REPORTS,
         *test_killed_backfills.BACKFILLS,
         *test_replay.REPLAYS,
+        *test_rebuild.REBUILDS,
     }
     assert killed == set(POINTS)

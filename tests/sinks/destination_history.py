@@ -26,6 +26,8 @@ STEPS = (
     "destination.committed",
     "destination.advanced",
 )
+# Of a large load, which is cut into pieces: only where the target is another PostgreSQL.
+STEPS_OF_PIECES = ("destination.begun", "destination.pieced")
 LINE = DATASET % {"key": 'key = ["part"]'}
 WHERE = {"delta": "delta", "same": 'database = "same"', "other": f'url = {{ env = "{URL}" }}'}
 
@@ -84,6 +86,9 @@ class DestinationHistory:
         self.generator = random.Random(seed)
         self.arrived: list[Path] = []
         self.happened: list[str] = []
+        # In half of the histories every load of readings is a large one.
+        self.cut_readings = 1 if seed % 2 == 0 else 1_000_000
+        self.make_loaders()
 
     def run(self) -> None:
         """Everything that arrives, with something happening after each step; in the end all targets are right."""
@@ -120,7 +125,8 @@ class DestinationHistory:
 
     def die(self) -> None:
         """A loader dies at some step, or the step fails; a new life goes on."""
-        point, hit = self.generator.choice(STEPS), self.generator.randrange(1, 5)
+        steps = STEPS + STEPS_OF_PIECES if self.definition.where == "other" else STEPS
+        point, hit = self.generator.choice(steps), self.generator.randrange(1, 5)
         action = self.generator.choice([crash, crash, fail])
         self.happened.append(f"{action.__name__} at {point}, hit {hit}")
         self.pass_time(timedelta(minutes=30))
@@ -171,7 +177,7 @@ class DestinationHistory:
         self.happened.append(f"redefined as {self.definition}")
         former = list(self.plant.loaders.values())
         self.plant.redefine(self.definition.text(), is_on_purpose=True)
-        self.plant.loaders = self.plant.make_loaders()
+        self.make_loaders()
         if self.generator.random() < 0.5:
             # Numbers of the former definition are there, and a worker that knows no better.
             for loader in former:
@@ -189,7 +195,11 @@ class DestinationHistory:
         with self.plant.pool.connection() as connection:
             holder = instances.register_instance(connection, name)
         self.plant.place = replace(self.plant.place, holder=holder)
-        self.plant.loaders = self.plant.make_loaders()
+        self.make_loaders()
+
+    def make_loaders(self) -> None:
+        """Loaders of a worker that was just started."""
+        self.plant.loaders = self.plant.make_loaders(cut_readings=self.cut_readings)
 
     def pass_time(self, by: timedelta) -> None:
         """Let the clock of the database jump."""

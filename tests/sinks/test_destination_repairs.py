@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import psycopg
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from disarray.control.destinations import decide_destination, list_destination_subjects, list_destinations
 from disarray.errors import DestinationMisfitError
+from disarray.sinks.destination_delta_log import trim_log
 from tests.reading_lines import HEADER
 from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
@@ -120,6 +123,19 @@ def test_what_a_target_has_under_commits_that_are_yet_to_come_is_put_right(
     assert plant.differences() == {}
 
 
+def test_a_position_from_before_loads_were_remembered_goes_on_where_it_is(
+    build: Callable[..., DestinationPlant],
+) -> None:
+    plant = build(described("other_upsert"))
+    take(plant, "L1/1.csv", 1)
+    plant.rows("update disarray.destination_position set known_fences = null returning 1")
+    for number in 2, 3:
+        plant.ingest(plant.write(f"L1/{number}.csv", HEADER + lines(number)))
+        [report] = plant.load()
+        assert not report.is_whole
+        assert plant.differences() == {}
+
+
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_target_that_was_dropped_and_is_made_anew_is_loaded_whole(
     build: Callable[..., DestinationPlant], tmp_path: Path, name: str
@@ -222,3 +238,20 @@ def test_a_destination_that_is_pointed_at_another_dataset_has_nothing_of_the_for
     plant.ingest(path)
     plant.load()
     assert plant.differences() == {}
+
+
+def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_read(tmp_path: Path) -> None:
+    rows = pa.table({"number": [0]})
+    for number in range(12):
+        write_deltalake(tmp_path, rows.set_column(0, "number", [[number]]), mode="overwrite")
+        if number % 3 == 2:
+            DeltaTable(tmp_path).create_checkpoint()
+    assert trim_log(str(tmp_path), keep=4) > 0
+    assert DeltaTable(tmp_path).to_pyarrow_table().column("number").to_pylist() == [11]
+    for version in range(7, 12):
+        table = DeltaTable(tmp_path, version=version)
+        assert table.to_pyarrow_table().column("number").to_pylist() == [version]
+    left = sorted(path.name[:20] for path in (tmp_path / "_delta_log").glob("*.json"))
+    assert left[0] == f"{5:020d}"
+    write_deltalake(tmp_path, rows, mode="append")
+    assert trim_log(str(tmp_path), keep=100) == 0

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from disarray.control import blacklist
 from disarray.control.destinations import decide_destination
+from disarray.sinks import destination_pieces
 from tests.sinks.destination_history import Definition, DestinationHistory
 from tests.sinks.destination_plant import DestinationPlant
 from tests.worker.deliveries import deliveries
@@ -33,9 +34,12 @@ def test_whatever_arrives_the_target_is_what_is_answered(
     databases: Databases,
     template_database: str,
     tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
     where: str,
     load: str,
 ) -> None:
+    monkeypatch.setattr(destination_pieces, "PIECE_READINGS", 5)
+
     # Without shrinking: a history is as short as it gets.
     @settings(
         max_examples=HISTORIES,

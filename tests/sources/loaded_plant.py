@@ -53,7 +53,7 @@ class LoadedPlant(TablePlant):
     def loader(self) -> InitialLoader:
         found = self.place.initial_loader(spares_a_core=False)
         assert found is not None
-        return replace(found, runner=self.runner)
+        return replace(found, runner=self.runner, chunks_of_a_task=1)
 
     def load(self) -> LoadRound | None:
         [source] = self.place.sources

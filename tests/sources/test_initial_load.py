@@ -15,7 +15,7 @@ from disarray.engine.runner import InProcessRunner, SparkRunner
 from disarray.errors import LeaseLostError, SourceLayoutError
 from disarray.model.description.table_source import InitialLoad, SourceUrl, Start, UrlOrigin
 from disarray.sources import load_plan
-from disarray.sources.chunk_extract import extract_chunk
+from disarray.sources.chunk_extract import extract_chunks
 from disarray.sources.table_session import open_session
 from disarray.worker.process.initial_loading import load_all
 from disarray.worker.process.pulling import pull_all
@@ -147,7 +147,7 @@ def test_a_version_that_the_watermark_took_wins_over_the_older_one_of_a_chunk(
 
     def change_after_the_snapshot(task: Any) -> Any:
         # The chunk has read the old version; the watermark takes and commits the new one before the chunk does.
-        found = extract_chunk(task)
+        found = extract_chunks(task)
         plant.execute("update public.readings set watts = 99, updated_at = now() where id = 2")
         assert plant.pull() == 1
         return found
@@ -325,9 +325,9 @@ def test_chunks_are_read_by_tasks_of_spark_and_their_deliveries_wait_behind_live
     secret.write_text(reader_url(dsn))
     [source] = plant.place.sources
     source = replace(source, url=SourceUrl(UrlOrigin.FILE, str(secret)))
-    loader = replace(plant.loader, runner=SparkRunner(spark_session))
-    rounds = [loader.load_round(source) for _ in range(4)]
-    assert [found and (found.chunks, found.rows) for found in rounds] == [(2, 10), (2, 10), (1, 0), (0, 0)]
+    loader = replace(plant.loader, runner=SparkRunner(spark_session), chunks_of_a_task=2)
+    rounds = [loader.load_round(source) for _ in range(2)]
+    assert [found and (found.chunks, found.rows) for found in rounds] == [(4, 20), (0, 0)]
     assert sorted(plant.delivered()) == [(number, float(number)) for number in range(1, 21)]
     lanes = plant.rows("select lane::text, count(*) from disarray.ingest_queue group by lane")
     assert [lane for lane, _ in lanes] == ["backfill"]

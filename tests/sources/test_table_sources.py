@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from disarray.control import instances
 from disarray.errors import (
@@ -25,8 +26,10 @@ from disarray.errors import (
 )
 from disarray.model.breaker import Breaker
 from disarray.model.description.table_source import SourceUrl, UrlOrigin
+from disarray.sources import table_pages
 from disarray.sources.buffered_extract import before
-from disarray.sources.table_session import open_session
+from disarray.sources.table_columns import read_layout
+from disarray.sources.table_session import _patient, open_session
 from disarray.sources.table_trial import Choices, try_table
 from disarray.worker.process.pulling import SourcePuller, pull_all
 from tests.processes import eventually
@@ -291,6 +294,10 @@ def test_a_query_is_read_with_a_buffer_and_says_so_once(
     plant.insert((1, "2026-03-02T12:00Z", 10.0))
     taking = reader(watermark)
     taking.source = replace(taking.source, table=None, query="select * from public.readings where watts > 0")
+    if watermark == "sequence":
+        with pytest.raises(SourceLayoutError, match="how many numbers before the greatest are read again"):
+            taking.extract()
+        taking.source = replace(taking.source, buffer=1000, has_counted_buffer=True)
     for _ in range(3):
         taking.extract()
     assert taking.taken == [(1, 10.0)]
@@ -486,6 +493,66 @@ def test_sqlite_is_read_with_a_buffer(
         )
     taking.extract()
     assert len(taking.taken) == 251
+
+
+def test_what_lies_before_the_start_of_a_buffered_source_is_never_read(
+    plant: TablePlant, tmp_path: Path, reader: Callable[..., Reader]
+) -> None:
+    file = tmp_path / "bench.db"
+    with sqlite3.connect(file) as bench:
+        bench.execute("create table readings (id integer primary key, tool text, at text, watts real)")
+        row = "insert into readings values (?, 'TOOL07', '2026-03-02T12:00:00Z', 1)"
+        bench.execute(row, (50,))
+        bench.commit()
+        taking = reader("buffer", limit=100)
+        url = SourceUrl(UrlOrigin.INLINE, f"sqlite://{file}")
+        taking.source = replace(taking.source, url=url, table="readings", cursor="id", at=100)
+        bench.execute(row, (120,))
+        bench.commit()
+        with pytest.raises(SourceLayoutError, match="buffer = 1000"):
+            taking.extract()
+        taking.close()
+        bench.execute("delete from readings where id = 120")
+        bench.commit()
+        taking.source = replace(taking.source, buffer=1000, has_counted_buffer=True)
+        # The first extract finds nothing; the later ones come into the buffer, which reaches behind the start.
+        taking.extract()
+        for number in (60, 150, 160):
+            bench.execute(row, (number,))
+            bench.commit()
+            taking.extract()
+    assert [key for key, _ in taking.taken] == [150, 160]
+    with open_session(url, source_name="historian", timeout_us=60_000_000) as session:
+        choices = Choices(name="historian", cursor="id", event_time="at")
+        trial = try_table(session, url, "readings", choices, landing=PurePath("landing"))
+    assert "buffer = 1000" in trial.blocks
+
+
+def test_a_page_of_wide_rows_has_fewer_of_them(plant: TablePlant, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant.execute(
+        "insert into public.readings (id, tool, at, watts) "
+        "select n, repeat('x', 1000), now(), n from generate_series(1, 300) as n"
+    )
+    monkeypatch.setattr(table_pages, "_FIRST_ROWS", 10)
+    monkeypatch.setattr(table_pages, "_PAGE_BYTES", 50_000)
+    [source] = plant.place.sources
+    [dataset] = plant.datasets.values()
+    with open_session(source.url, source_name="historian", timeout_us=source.timeout_us) as session:
+        layout = read_layout(session, source, dataset)
+        table = table_pages.PagedTable(session, source, layout, has_transactions=False)
+        pages = [page for page, _ in table.pages(None, None)]
+    assert sum(page.num_rows for page in pages) == 300
+    assert max(page.nbytes for page in pages) <= 50_000
+    assert len(pages) < 10
+
+
+@pytest.mark.parametrize(
+    "dsn", ["host=historian user=u", "postgresql://u@historian/db", "postgresql://h/d?a=b"]
+)
+def test_a_host_that_says_nothing_is_given_up_unless_the_url_says_otherwise(dsn: str) -> None:
+    patient = conninfo_to_dict(_patient(dsn.replace("?a=b", "?sslmode=prefer")))
+    assert (patient["connect_timeout"], patient["tcp_user_timeout"]) == ("10", "40000")
+    assert _patient(f"{patient['host']} connect_timeout=3").count("connect_timeout") == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from disarray.backfill.description import ReplaySpec, spec_of_document
 from disarray.control import backfill_chunks, backfills, definitions, files, replays
 from disarray.errors import InvalidRequestError
-from disarray.model.file_parts import part_name
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection
@@ -64,17 +63,14 @@ def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -
             replays.distrust_segments(
                 connection, details["dataset"], details["subject_key"], segments=sorted(anew)
             )
-            uris = {_file_of(uri) for own in anew.values() for uri in own}
+            uris = {uri for own in anew.values() for uri in own}
             queued |= {
                 uri
                 for uri in sorted(uris)
                 if files.reingest_file(connection, uri, reason=reason, by=by) is not None
             }
         after = [str(chunks[-1].chunk_no)]
+    replays.note_backfill_applied(
+        connection, job_id, files=len(queued), rebuilds=rebuilds, reason=reason, by=by
+    )
     return Applied(len(queued), rebuilds)
-
-
-def _file_of(uri: str) -> str:
-    """What is read again for a part of a file: the file."""
-    part = part_name(uri)
-    return uri if part is None else part.parent_uri

@@ -22,6 +22,7 @@ class KindName(StrEnum):
     """What a backfill does; whoever looks at a kind closes its dispatch with `assert_never`."""
 
     UPDATE = "update"  # columns of a user's own table are set
+    REBUILD = "rebuild"  # subjects are moved to the definition in force, one after the other
     REPLAY = "replay"  # subjects are made once more from their files, and compared with what is stored
 
 
@@ -220,8 +221,43 @@ class ReplaySpec(JobSpec):
         return "readings, segments, summaries, bases and rollup parts, to the bit"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild:
+    """Which subjects are moved to the definitions of `versions`, which are in force when the job starts."""
+
+    subjects: tuple[str, ...] | None = None
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # dataset → parsing, scanning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildSpec(JobSpec):
+    """Subjects are moved to the definition in force one after the other, each with one commit."""
+
+    kind: ClassVar = KindName.REBUILD
+    url: ClassVar[Secret | None] = None
+    first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
+    allows_changes: ClassVar[bool] = False
+
+    rebuild: Rebuild
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return ", ".join(sorted(self.rebuild.versions))
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        return f"makes the numbers of {self.target} anew, subject after subject"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "each subject made once more from its files, to the bit"
+
+
 # One member for each kind.
-BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec
+BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec
 
 
 def document_of_spec(spec: BackfillSpec) -> dict[str, Any]:
@@ -247,6 +283,16 @@ def spec_of_document(kind: str, document: Mapping[str, Any]) -> BackfillSpec:
     match name:
         case KindName.UPDATE:
             return _update_of_document(document, common)
+        case KindName.REBUILD:
+            rebuild = dict(document["rebuild"])
+            subjects = rebuild["subjects"]
+            return RebuildSpec(
+                rebuild=Rebuild(
+                    subjects=None if subjects is None else tuple(subjects),
+                    versions={name: (parse, scan) for name, (parse, scan) in rebuild["versions"].items()},
+                ),
+                **common,
+            )
         case KindName.REPLAY:
             replay = dict(document["replay"])
             lists = {

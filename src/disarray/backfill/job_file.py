@@ -11,6 +11,8 @@ from disarray.backfill.description import (
     HealthLimits,
     KindName,
     Processing,
+    Rebuild,
+    RebuildSpec,
     Replay,
     ReplaySpec,
     RetryPolicy,
@@ -80,6 +82,9 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
                 verification=_verification(root.table("verification", "verification")),
                 **common,
             )
+        case KindName.REBUILD:
+            root.refuse("kind", "a rebuild is started by: disarray rebuild --as-job")
+            spec = RebuildSpec(rebuild=Rebuild(), **common)
         case KindName.REPLAY:
             spec = ReplaySpec(replay=_replay(root.table("replay", "replay")), **common)
         case _:

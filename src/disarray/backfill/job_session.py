@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import ReplaySpec, UpdateSpec, spec_of_document
+from disarray.backfill.description import RebuildSpec, ReplaySpec, UpdateSpec, spec_of_document
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
 from disarray.backfill.user_database.session import prepare_session
@@ -81,10 +81,10 @@ def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[Bac
     match spec:
         case UpdateSpec():
             yield open_update(connection, spec)
-        case ReplaySpec():
+        case ReplaySpec() | RebuildSpec():
             raise ConfigError(
-                f"backfill '{spec.name}' is a replay: it needs Spark and the lake, and compares while it runs. Nothing "
-                "was changed. A worker goes on with it, and so does: disarray backfill resume"
+                f"backfill '{spec.name}' is a {spec.kind}: it needs Spark and the lake, and compares while it runs. "
+                "Nothing was changed. A worker goes on with it, and so does: disarray backfill resume"
             )
         case _:
             assert_never(spec)

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from disarray.backfill.description import ReplaySpec
-from disarray.backfill.job_session import open_in_database
 from disarray.backfill.kind import ChunkCheck, Cut, Extent
 from disarray.control import replays, status
 from disarray.control.backfill_chunks import ChunkResult
@@ -22,10 +19,9 @@ from disarray.errors import ConfigError, HandedBackError
 from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from disarray.backfill.description import BackfillSpec, Replay
-    from disarray.backfill.kind import BackfillKind, KindOpener
+    from disarray.backfill.description import Replay, ReplaySpec
     from disarray.control.backfill_chunks import ChunkRecord, HeldChunk
     from disarray.control.connections import Connection
     from disarray.engine.replay.subject_findings import SubjectReplayed
@@ -97,16 +93,7 @@ class ReplayKind:
 
     def write(self, connection: Connection, chunk: HeldChunk, known: object) -> ChunkResult:
         """What was found becomes what the chunk says of itself."""
-        found: SubjectReplayed = known  # type: ignore[assignment]
-        subject_key, dataset = chunk.cursor_to
-        details = {"subject_key": subject_key, "dataset": dataset, **_document(found)}
-        return ChunkResult(
-            rows_written=found.differences,
-            rows_read_again=found.unproven + found.not_compared,
-            rows_after=found.readings,
-            checksum=hashlib.md5(json.dumps(details).encode(), usedforsecurity=False).hexdigest(),
-            details=details,
-        )
+        return chunk_result(chunk, known)
 
     def answer(self, connection: Connection) -> Any:
         """A replay has no query of a user."""
@@ -140,30 +127,37 @@ class ReplayKind:
         }
 
 
+def chunk_result(chunk: HeldChunk, known: object) -> ChunkResult:
+    """What a replay of a subject found, as the chunk keeps it."""
+    found: SubjectReplayed = known  # type: ignore[assignment]
+    subject_key, dataset = chunk.cursor_to
+    details = {"subject_key": subject_key, "dataset": dataset, **_document(found)}
+    return ChunkResult(
+        rows_written=found.differences,
+        rows_read_again=found.unproven + found.not_compared,
+        rows_after=found.readings,
+        checksum=hashlib.md5(json.dumps(details).encode(), usedforsecurity=False).hexdigest(),
+        details=details,
+    )
+
+
 def open_replay(spec: ReplaySpec, means: ReplayMeans) -> ReplayKind:
     """At work under the definitions that the job was started with; refused where this process has others."""
-    for name, version in spec.replay.versions.items():
-        described = means.datasets.get(name)
-        if described is None or (described.parse_version, described.scan_version) != tuple(version):
-            raise ConfigError(
-                f"backfill '{spec.name}' replays dataset '{name}' under a definition that is not described here. "
-                "Nothing was changed; go on with it where it was started, or cancel it"
-            )
+    refuse_other_definitions(spec.name, spec.replay.versions, means)
     return ReplayKind(spec, means)
 
 
-def replay_opener(means: ReplayMeans) -> KindOpener:
-    """Opens every kind in a process that has what a replay needs."""
-
-    @contextmanager
-    def open_kind(connection: Connection, spec: BackfillSpec, /) -> Iterator[BackfillKind]:
-        if isinstance(spec, ReplaySpec):
-            yield open_replay(spec, means)
-            return
-        with open_in_database(connection, spec) as kind:
-            yield kind
-
-    return open_kind
+def refuse_other_definitions(
+    job_name: str, versions: Mapping[str, tuple[str, str]], means: ReplayMeans
+) -> None:
+    """Refuse to work on a job under other definitions than it was started with."""
+    for name, version in versions.items():
+        described = means.datasets.get(name)
+        if described is None or (described.parse_version, described.scan_version) != tuple(version):
+            raise ConfigError(
+                f"backfill '{job_name}' is about a definition of dataset '{name}' that is not described here. "
+                "Nothing was changed; go on with it where it was started, or cancel it"
+            )
 
 
 def resolved(connection: Connection, spec: ReplaySpec, datasets: Mapping[str, Dataset]) -> ReplaySpec:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import ReplaySpec, UpdateSpec, document_of_spec
+from disarray.backfill.description import RebuildSpec, ReplaySpec, UpdateSpec, document_of_spec
 from disarray.backfill.job_session import open_connections, open_in_database
 from disarray.backfill.pacing import bounded_rows
 from disarray.backfill.user_database.row_check import with_derived_check
@@ -110,7 +110,7 @@ def _settled(target: Connection, spec: BackfillSpec) -> BackfillSpec:
     match spec:
         case UpdateSpec():
             return with_derived_check(target, spec)
-        case ReplaySpec():
+        case ReplaySpec() | RebuildSpec():
             return spec
         case _:
             assert_never(spec)

@@ -11,13 +11,13 @@ from disarray.errors import UnknownNameError
 from disarray.model.description.dataset import Version
 from disarray.model.description.dataset_reader import restore_dataset, written_text
 from disarray.model.description.format import ColumnType
-from disarray.model.fingerprints import Fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Dataset
+    from disarray.model.fingerprints import Fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +62,18 @@ def metric_documents(dataset: Dataset) -> list[dict[str, object]]:
     ]
 
 
-def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:
+def register_dataset(
+    connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False, queues: bool = True
+) -> int:
     """Make a definition known; one never seen is put in force, and as many rebuilds as this answers are queued.
 
-    One that was superseded is refused, unless it is put in force again on purpose.
+    One that was superseded is refused, unless it is put in force again on purpose. Without `queues`, subjects wait for
+    whoever queues them one by one.
     """
     return fetch_value(
         connection,
         int,
-        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s)",
+        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s, %s)",
         (
             dataset.name,
             dataset.parse_version,
@@ -78,6 +81,7 @@ def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose:
             written_text(dataset),
             json.dumps(metric_documents(dataset)),
             is_on_purpose,
+            queues,
         ),
     )
 
@@ -182,4 +186,7 @@ def load_rebuild_files(connection: Connection, dataset: str, subject_key: str) -
         "select source_uri, fingerprint from disarray.load_rebuild_files(%s, %s)",
         (dataset, subject_key),
     )
+    # Only a worker asks this; whoever asks for a value need not load what it takes.
+    from disarray.model.fingerprints import Fingerprint
+
     return {uri: Fingerprint.from_bytes(fingerprint) for uri, fingerprint in rows}

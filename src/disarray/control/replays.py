@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.control.calls import fetch_dicts, fetch_records, fetch_value, find_record
+from disarray.control.calls import call, fetch_dicts, fetch_records, fetch_value, find_record
 from disarray.control.definitions import metric_documents
 
 if TYPE_CHECKING:
@@ -108,6 +108,17 @@ def distrust_segments(
         int,
         "select disarray.distrust_segments(%s, %s, %s::bigint[])",
         (dataset, subject_key, list(segments)),
+    )
+
+
+def note_backfill_applied(
+    connection: Connection, job_id: int, *, files: int, rebuilds: int, reason: str, by: str
+) -> None:
+    """Write down that what a replay found was taken over."""
+    call(
+        connection,
+        "select disarray.note_backfill_applied(%s, %s, %s, %s, %s)",
+        (job_id, files, rebuilds, reason, by),
     )
 
 

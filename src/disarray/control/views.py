@@ -42,6 +42,8 @@ class ViewRecord:
     refreshed_at: datetime | None
     commit_position: int | None
     is_stale: bool
+    lag_commits: int
+    lag_seconds: float
     due_at: datetime
     failure_count: int
     last_error: str | None

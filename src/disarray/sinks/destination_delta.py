@@ -8,7 +8,7 @@ table itself where two write at the same moment.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +27,7 @@ from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
+from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
 from disarray.sinks.destination_shape import SUBJECT
 
 if TYPE_CHECKING:
@@ -84,6 +85,9 @@ class DeltaLoader:
     destination: Destination
     shape: Shape
     pool: Pool
+    _checked: list[DeltaTable] = field(
+        default_factory=list
+    )  # as it was checked, for the load that comes next
 
     @property
     def path(self) -> str:
@@ -98,16 +102,20 @@ class DeltaLoader:
     def prepare(self) -> None:
         """Make the table where there is none, add columns that are new, refuse one that does not fit."""
         from deltalake import DeltaTable, Field, Schema
+        from deltalake.exceptions import TableNotFoundError
 
         with self._errors():
-            if not DeltaTable.is_deltatable(self.path):
+            try:
+                table = DeltaTable(self.path)
+            except TableNotFoundError:
                 if not self.destination.creates:
                     raise DestinationMisfitError(
                         f"there is no {self.destination.target.shown}. Nothing was loaded. Say create = true"
-                    )
+                    ) from None
                 Path(self.path).mkdir(parents=True, exist_ok=True)
-                DeltaTable.create(self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore")
-            table = DeltaTable(self.path)
+                table = DeltaTable.create(
+                    self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore"
+                )
             wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
             found = {each.name: each.type for each in table.schema().fields}
             faults = [
@@ -126,6 +134,7 @@ class DeltaLoader:
             ]
             if added:
                 table.alter.add_columns(added)
+            self._checked[:] = [table]
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         """Overwrite the months that changed in one version of the table, and move the position after it."""
@@ -142,6 +151,7 @@ class DeltaLoader:
         with self._errors():
             table = DeltaTable(self.path)
             table.optimize.compact()
+            trim_log(self.path)
             return len(
                 table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
             )
@@ -174,7 +184,7 @@ class DeltaLoader:
         application = self._application(turn.subject_key)
         with self._errors():
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
-            table = DeltaTable(self.path)
+            table = self._checked.pop() if self._checked else DeltaTable(self.path)
             former = table.transaction_version(f"{application}{FENCE}") or 0
             if former > turn.fence:
                 raise TargetFencedError(fenced_message(self.destination, turn, former), target_fence=former)
@@ -204,6 +214,8 @@ class DeltaLoader:
                     ),
                 )
             failpoint("destination.merged", about=self.destination.name)
+            if table.version() % TRIM_EVERY == 0:
+                trim_log(self.path)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
     def _whole_schema(self, table: DeltaTable) -> pa.Schema:

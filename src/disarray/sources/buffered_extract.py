@@ -65,17 +65,19 @@ def extract_buffered(
         table.refuse_missing_keys()
         rows = TakenRows(source, source.limit)
         known = set(mark.known)
+        _refuse_buffer(source, layout, mark.high)
         hashes: list[int] = []
         reached: Position | None = None
         first: Value | None = None
         last = high = mark.high
-        for page, _ in table.pages(mark.sweep or _window(source, mark.high), None):
+        for page, _ in table.pages(mark.sweep or window(source, mark), None):
             if page.num_rows:
                 numbers = _hashes(page)
                 used = rows.add(page, np.array([number not in known for number in numbers]))
                 hashes += numbers[:used]
                 cursor = page.column(str(source.cursor))
                 first = value_of(cursor[0]) if first is None else first
+                _refuse_buffer(source, layout, first)
                 last = value_of(cursor[used - 1])
                 high = last if high is None or _number(last) > _number(high) else high
                 if rows.is_full:
@@ -91,7 +93,10 @@ def extract_buffered(
         )
     return BufferedExtract(
         rows,
-        BufferMark(sweep=reached, high=high, known=frozenset(kept)),
+        # Where nothing was there yet, the next extract begins where this one did.
+        BufferMark(
+            sweep=mark.sweep if high is None else reached, high=high, known=frozenset(kept), floor=mark.floor
+        ),
         layout,
         reached is None,
         None if first is None else str(first),
@@ -109,7 +114,9 @@ def begin_buffered(session: TableSession, source: TableSource, at: Start | int |
             found = session.rows(f"select max({cursor}) as high from {relation}").column("high")  # noqa: S608
             return BufferMark(high=value_of(found[0]) if found.null_count == 0 else None)
         case _:
-            return BufferMark(sweep=start_settled(source, at).settled)
+            settled = start_settled(source, at).settled
+            assert settled is not None
+            return BufferMark(sweep=settled, floor=settled[0])
 
 
 def before(value: Value, buffer: int) -> Value:
@@ -125,16 +132,22 @@ def before(value: Value, buffer: int) -> Value:
     return head + fraction + ("Z" if value.endswith("Z") else zone)
 
 
-def _window(source: TableSource, high: Value | None) -> Position | None:
-    if high is None:
+def window(source: TableSource, mark: BufferMark) -> Position | None:
+    """Where the buffer begins: so far before the greatest cursor, but not before what was ever wanted."""
+    if mark.high is None:
         return None
     try:
-        return (before(high, source.buffer),)
+        begin = before(mark.high, source.buffer)
+        # Whoever resets a source writes a number as text too.
+        floor = float(mark.floor or 0) if not isinstance(begin, str) else _number(mark.floor or "0001-01-01")
+        if mark.floor is not None and floor > _number(begin):
+            begin = mark.floor
     except (ValueError, OverflowError):
         raise SourceLayoutError.of(
             source.name,
-            f"its cursor {source.cursor} holds {high!r}, which is neither a number nor an ISO time",
+            f"its cursor {source.cursor} holds {mark.high!r}, which is neither a number nor an ISO time",
         ) from None
+    return (begin,)
 
 
 def _number(value: Value) -> float:
@@ -146,6 +159,18 @@ def _refuse_cursor(source: TableSource, layout: TableLayout) -> None:
     if found not in (*WHOLE_NUMBERS, *STAMPS, "float8", SQLITE):
         raise SourceLayoutError.of(
             source.name, f"its cursor {source.cursor} is of type {found}; it has to be a number or a time"
+        )
+
+
+def _refuse_buffer(source: TableSource, layout: TableLayout, value: Value | None) -> None:
+    """Refuse a length of time before a number: microseconds would be taken for a count, and read the table again."""
+    found = layout.column(str(source.cursor)).type_name
+    is_number = found in (*WHOLE_NUMBERS, "float8") or (value is not None and not isinstance(value, str))
+    if is_number and not source.has_counted_buffer:
+        raise SourceLayoutError.of(
+            source.name,
+            f"its cursor {source.cursor} is a number and it is read with a buffer, which has to say how many numbers "
+            "before the greatest are read again, such as buffer = 1000: as many as can be written at the same time",
         )
 
 

@@ -1,6 +1,6 @@
-"""One chunk of an initial load: a stretch of the key is read under a snapshot of its own, and its files are written.
+"""Chunks of an initial load: each stretch of the key is read under a snapshot of its own, and its files are written.
 
-It runs in a task, wherever that is, and changes nothing but the landing folder: until the driver names its files they
+This runs in a task, wherever that is, and changes nothing but the landing folder: until the driver names its files they
 are orphans.
 """
 
@@ -24,7 +24,7 @@ from disarray.sources.taken_rows import TakenRows
 from disarray.sources.watermark import whole_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     import pyarrow as pa
@@ -51,6 +51,7 @@ class ChunkTask:
     key_from: Position | None
     key_to: Position | None
     before: SnapshotRead | None  # under which it was read once already
+    is_final: bool  # nothing can appear in it any more: nobody will ask what was seen
     batch_no: int  # given out before its snapshot is taken, so that the watermark's newer versions have greater ones
 
 
@@ -77,20 +78,27 @@ class ChunkFailure:
     error: DisarrayError
 
 
-def extract_chunk(task: ChunkTask) -> ChunkRead | ChunkFailure:
-    """Read a chunk and write its files, one for each subject."""
+def extract_chunks(tasks: Sequence[ChunkTask]) -> list[ChunkRead | ChunkFailure]:
+    """Read chunks of one source over one connection, and write the files of each, one for each subject.
+
+    The first that cannot be read ends it: those behind it were not begun.
+    """
+    found: list[ChunkRead | ChunkFailure] = []
+    source = tasks[0].source
     try:
-        return _extract(task)
+        with open_session(source.url, source_name=source.name, timeout_us=source.timeout_us) as session:
+            for task in tasks:
+                found.append(_extract(session, task))  # noqa: PERF401 - what was read before an error counts
     except DisarrayError as error:
-        return ChunkFailure(task.chunk_no, error)
+        found += [ChunkFailure(task.chunk_no, error) for task in tasks[len(found) :]]
+    return found
 
 
-def _extract(task: ChunkTask) -> ChunkRead:
+def _extract(session: TableSession, task: ChunkTask) -> ChunkRead:
     source = task.source
     # A task that is run again writes other files: those of the first are orphans.
     batch = Batch(batch_no=task.batch_no, source_name=source.name, run_id=uuid.uuid4())
-    with open_session(source.url, source_name=source.name, timeout_us=source.timeout_us) as session:
-        found = _read(session, task)
+    found = _read(session, task)
     failpoint("load.extracted", about=source.name)
     files = write_batch(
         task.landing, batch, found.rows.by_subject(), dataset=source.dataset, datasets=task.datasets
@@ -128,10 +136,12 @@ def _read(session: TableSession, task: ChunkTask) -> _Found:
             known_server(session, source, task.share.server)
         layout = read_layout(session, source, dataset)
         layout_notices(source.name, layout, task.layout)
-        table = PagedTable(session, source, layout, has_transactions=is_exact, is_by_key=True)
-        found = _Found(TakenRows(source, source.limit), read)
         xmax = 0 if read is None else read.xmax
         before = task.before if task.before and task.before.is_usable(xmax) else None
+        is_compared = is_exact and (before is not None or not task.is_final)
+        table = PagedTable(session, source, layout, has_transactions=is_compared, is_by_key=True)
+        # Pages in the order of the key find equal ones by themselves.
+        found = _Found(TakenRows(source, source.limit, is_by_key=True), read if is_compared else None)
         conditions = [task.share.condition(source, xmax), written_since(before, xmax) if before else ""]
         condition = " and ".join(each for each in conditions if each)
         for page, is_last in table.pages(task.key_from, task.key_to, condition=condition):
@@ -139,8 +149,8 @@ def _read(session: TableSession, task: ChunkTask) -> _Found:
             if used < page.num_rows or (found.rows.is_full and not is_last):
                 found.reached = table.position(page, used - 1)
                 break
-    if read is not None:
-        found.read = replace(read, seen=frozenset(found.seen))
+    if found.read is not None:
+        found.read = replace(found.read, seen=frozenset(found.seen))
     return found
 
 

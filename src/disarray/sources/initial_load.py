@@ -18,7 +18,7 @@ from disarray.control.queue import Lane
 from disarray.errors import ControlError, DisarrayError
 from disarray.failpoints import failpoint
 from disarray.model.duration import DAY, SECOND
-from disarray.sources.chunk_extract import ChunkFailure, ChunkTask, extract_chunk
+from disarray.sources.chunk_extract import ChunkFailure, ChunkTask, extract_chunks
 from disarray.sources.delivering import commit_batch
 from disarray.sources.load_plan import cut_chunks
 from disarray.sources.load_share import restore_share
@@ -43,6 +43,10 @@ log = logging.getLogger(__name__)
 
 _FIRST_PAUSE = timedelta(seconds=5)
 _LONGEST_PAUSE = timedelta(minutes=25)
+
+
+# Where nothing else waits for the cores.
+CHUNKS_OF_A_TASK = 4
 
 
 class TaskRunner(Protocol):
@@ -74,7 +78,10 @@ class InitialLoader:
     holder: Holder
     sources: tuple[TableSource, ...]
     runner: TaskRunner
-    most_tasks: int  # at the same time, whatever a source allows
+    cores: int  # tasks that run at the same time, whatever a source allows
+    chunks_of_a_task: int = (
+        1  # more cost fewer connections and jobs, and leave more to do again after a crash
+    )
     lease_seconds: int = 300
 
     def load_round(self, source: TableSource) -> LoadRound | None:
@@ -86,24 +93,25 @@ class InitialLoader:
             load = source_loads.find_source_load(connection, source.name, source.table_name)
         if load is None or not load.is_due:
             return None
-        tasks = min(source.load_tasks, self.most_tasks)
+        tasks = min(source.load_tasks, self.cores)
+        most_chunks = tasks * self.chunks_of_a_task
         fence = 0
         try:
             refuse_other_description(source, load.plan)
-            self._prepare(source, load, chunks=tasks)
+            self._prepare(source, load, chunks=most_chunks)
             with self.pool.connection() as connection:
                 claimed = source_loads.claim_source_chunks(
                     connection,
                     load.load_id,
                     self.holder,
                     lease_seconds=self._lease_seconds(source),
-                    limit=tasks,
+                    limit=most_chunks,
                 )
             if not claimed:
                 return self._ended(source, load)
             fence = claimed[0].fence
             failpoint("load.claimed", about=source.name)
-            return self._read_and_deliver(source, load, claimed)
+            return self._read_and_deliver(source, load, claimed, tasks=tasks)
         except Exception as failure:
             error = (
                 str(failure) if isinstance(failure, DisarrayError) else f"{type(failure).__name__}: {failure}"
@@ -144,15 +152,18 @@ class InitialLoader:
             )
 
     def _read_and_deliver(
-        self, source: TableSource, load: SourceLoad, claimed: Sequence[SourceChunk]
+        self, source: TableSource, load: SourceLoad, claimed: Sequence[SourceChunk], *, tasks: int
     ) -> LoadRound:
-        tasks = [self._task(source, load, chunk) for chunk in claimed]
+        to_read = [self._task(source, load, chunk) for chunk in claimed]
         with self._kept(source, load, claimed[0].fence):
-            results = self.runner.run(extract_chunk, tasks)
+            shares = [to_read[first::tasks] for first in range(min(tasks, len(to_read)))]
+            found_by_share = self.runner.run(extract_chunks, shares)
+            results = {found.chunk_no: found for share in found_by_share for found in share}
             failpoint("load.read", about=source.name)
             rows = 0
-            failures = [found.error for found in results if isinstance(found, ChunkFailure)]
-            for chunk, found in zip(claimed, results, strict=True):
+            failures = [found.error for found in results.values() if isinstance(found, ChunkFailure)]
+            for chunk in claimed:
+                found = results[chunk.chunk_no]
                 if not isinstance(found, ChunkFailure):
                     self._deliver(source, load, chunk, found)
                     rows += found.counts.taken
@@ -175,6 +186,7 @@ class InitialLoader:
             key_from=_position(chunk.key_from),
             key_to=_position(chunk.key_to),
             before=restore_read(chunk.read_under),
+            is_final=chunk.is_final,
             batch_no=batch_no,
         )
 

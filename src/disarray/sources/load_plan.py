@@ -105,8 +105,8 @@ def cut_chunks(
     table = PagedTable(session, source, layout, has_transactions=False, is_by_key=True)
     ends: list[Position] = []
     while len(ends) < chunks:
-        end, rows = table.end_of(ends[-1] if ends else after, key_end, rows=source.limit)
-        if end is None or rows < source.limit:
+        end = table.end_of(ends[-1] if ends else after, key_end, rows=source.limit)
+        if end is None or end == key_end:
             return ends, True
         ends.append(end)
     return ends, False

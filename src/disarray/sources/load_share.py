@@ -123,7 +123,7 @@ def divide_buffered(
 ) -> Division | None:
     """Divide a table that is read with a buffer: the buffer is the watermark's, what is before it the load's."""
     high = _highest(session, source, layout)
-    if high is None or at is not Start.BEGINNING:
+    if high is None or at is not Start.BEGINNING or isinstance(high, str) == source.has_counted_buffer:
         return None
     try:
         bound = before(high, source.buffer)

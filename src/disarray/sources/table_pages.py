@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from disarray.sources.watermark import Position, Value
 
 PAGE_ROWS = 20_000
+# Until it is known how wide rows are, few are asked for; then as many as fit into so many bytes.
+_FIRST_ROWS = 1_000
+_PAGE_BYTES = 16 << 20
 # Rows that were taken before are passed over in pages of this size at least, however small the limit.
 _FEWEST_ROWS = 100
 # What a page has beside the columns of the table.
 TRANSACTION = "__transaction"
 BEYOND = "__beyond"
-ROWS = "__rows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class PagedTable:
 
     @property
     def page_rows(self) -> int:
-        """How many rows are asked for at a time."""
+        """How many rows are asked for at a time, if they are narrow."""
         return min(PAGE_ROWS, max(self.source.limit, _FEWEST_ROWS))
 
     @property
@@ -80,21 +82,24 @@ class PagedTable:
     def pages(
         self, after: Position | None, up_to: Position | None, *, condition: str = ""
     ) -> Iterator[tuple[pa.Table, bool]]:
-        """Page after page, and whether it is the last."""
+        """Page after page, each of some megabytes at most, and whether it is the last."""
+        rows = min(self.page_rows, _FIRST_ROWS)
         while True:
             # One row more, to know whether there are any and whether the key tells it from the last.
-            statement = self.statement(after, up_to, condition=condition, rows=self.page_rows + 1)
-            page = self._plain(self.session.rows(statement, most_rows=self.page_rows + 1))
+            statement = self.statement(after, up_to, condition=condition, rows=rows + 1)
+            page = self._plain(self.session.rows(statement, most_rows=rows + 1))
             self._refuse_equal_keys(page)
-            is_last = page.num_rows <= self.page_rows
-            page = page.slice(0, self.page_rows)
+            is_last = page.num_rows <= rows
+            width = max(1, page.nbytes // max(1, page.num_rows))
+            page = page.slice(0, rows)
             yield page, is_last
             if is_last:
                 return
             after = self.position(page, page.num_rows - 1)
+            rows = max(1, min(self.page_rows, _PAGE_BYTES // width))
 
-    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> tuple[Position | None, int]:
-        """Where so many rows behind a position end, and how many there are; counted by their order alone."""
+    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> Position | None:
+        """Where the next rows behind a position end, so many at most; None where there is none."""
         names = ", ".join(column.quoted for column in self.order)
         conditions = " and ".join([*self._bounds(after, ">"), *self._bounds(up_to, "<=")])
         inner = (
@@ -104,11 +109,9 @@ class PagedTable:
         selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
         backwards = ", ".join(f"cut.{column.quoted} desc" for column in self.order)
         found = self.session.rows(
-            f"select {selected}, count(*) over () as {ROWS} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
+            f"select {selected} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
         )
-        if not found.num_rows:
-            return None, 0
-        return self.position(found, 0), int(found.column(ROWS)[0].as_py())
+        return self.position(found, 0) if found.num_rows else None
 
     def last_position(self) -> Position | None:
         """The last in the order; None where there is no row."""

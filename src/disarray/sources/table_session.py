@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 
     from disarray.model.description.table_source import SourceUrl
 
-_CONNECT_SECONDS = 10
+# Of libpq: seconds, and for the last milliseconds.
+_LIMITS = {
+    "connect_timeout": 10,
+    "keepalives": 1,
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 4,
+    "tcp_user_timeout": 40_000,
+}
 
 
 class Server(StrEnum):
@@ -175,12 +183,14 @@ def _connect(secret: str, source_name: str) -> tuple[Server, Any]:
 
 
 def _patient(dsn: str) -> str:
-    """The same DSN with a limit to how long connecting may take, unless it has one."""
-    if "connect_timeout" in dsn:
-        return dsn
+    """The same DSN with limits to how long a host may say nothing, unless it has its own.
+
+    A host that is gone without a word would else be waited for until the kernel gives up: hours.
+    """
+    missing = [f"{name}={value}" for name, value in _LIMITS.items() if name not in dsn]
     if "://" not in dsn:
-        return f"{dsn} connect_timeout={_CONNECT_SECONDS}"
-    return f"{dsn}{'&' if '?' in dsn else '?'}connect_timeout={_CONNECT_SECONDS}"
+        return " ".join([dsn, *missing])
+    return dsn + "".join(f"{'&' if '?' in dsn or index else '?'}{each}" for index, each in enumerate(missing))
 
 
 @contextmanager

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from disarray.model.description.table_source import SourceUrl, TableSource
     from disarray.sources.table_session import TableSession
 
+_COUNTED_BUFFER = 1000
 SHOWN_ROWS = 10
 _TEXTS = ("text", "varchar", "bpchar", "name", "uuid")
 _NUMBERS = ("float4", "float8", "numeric", *WHOLE_NUMBERS)
@@ -74,13 +75,15 @@ def try_table(
     """Describe a table, read a few rows by that description, and ask how the next ones would be found."""
     types = _column_types(session, table)
     written = _written(session, url, table, types, choices, landing)
-    problems = Problems("the proposed blocks")
-    datasets = read_datasets(
-        written, problems=problems, descriptions={"parquet": {"kind": "parquet"}}, folder=PurePath("/")
-    )
-    sources = read_sources(written, problems=problems, datasets={each.name: each for each in datasets})
-    problems.raise_if_any()
-    [dataset], [source] = datasets, sources
+    dataset, source = _described(written)
+    if (
+        source.cursor is not None
+        and types.get(source.cursor) in (*WHOLE_NUMBERS, "float8")
+        and exactness_of(session, source).reason
+    ):
+        # Of a number nobody but the user knows how many are written at the same time.
+        written["source"][0]["buffer"] = _COUNTED_BUFFER
+        dataset, source = _described(written)
     found = extract(session, replace(source, limit=SHOWN_ROWS), dataset, watermark=None, layout=None)
     plan = _plan(session, source, dataset)
     warnings = [notice for notice in found.notices if notice]
@@ -96,6 +99,17 @@ def try_table(
         warnings,
         _source_block(written["source"][0]) + "\n" + dataset_block(written["dataset"][0]),
     )
+
+
+def _described(written: Mapping[str, Any]) -> tuple[Dataset, TableSource]:
+    problems = Problems("the proposed blocks")
+    datasets = read_datasets(
+        written, problems=problems, descriptions={"parquet": {"kind": "parquet"}}, folder=PurePath("/")
+    )
+    sources = read_sources(written, problems=problems, datasets={each.name: each for each in datasets})
+    problems.raise_if_any()
+    [dataset], [source] = datasets, sources
+    return dataset, source
 
 
 def _column_types(session: TableSession, table: str) -> dict[str, str]:

@@ -116,6 +116,7 @@ class BufferMark:
     sweep: Position | None = None
     high: Value | None = None
     known: frozenset[int] = field(default_factory=frozenset)  # hashes of the rows that the buffer holds
+    floor: Value | None = None  # where the source began, if not at the beginning
 
     def document(self) -> dict[str, Any]:
         """As it is kept."""
@@ -125,6 +126,7 @@ class BufferMark:
             "sweep": None if self.sweep is None else list(self.sweep),
             "high": self.high,
             "known": base64.b64encode(packed).decode(),
+            "floor": self.floor,
         }
 
 
@@ -145,7 +147,10 @@ def restore_buffer(written: Mapping[str, Any]) -> BufferMark:
     """A watermark with a buffer as it was kept."""
     known = np.frombuffer(base64.b64decode(written["known"]), np.uint64)
     return BufferMark(
-        sweep=_position(written["sweep"]), high=written["high"], known=frozenset(known.tolist())
+        sweep=_position(written["sweep"]),
+        high=written["high"],
+        known=frozenset(known.tolist()),
+        floor=written.get("floor"),
     )
 
 

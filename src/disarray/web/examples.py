@@ -123,6 +123,7 @@ _BACKFILL: dict[str, object] = {
 # Where a name has another meaning than elsewhere.
 _IN_TYPE: dict[str, dict[str, object]] = {
     "Backfill": _BACKFILL,
+    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "Verification": {
         "subjects_identical": 39,
         "subjects_different": 1,
@@ -131,7 +132,6 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "subjects_never": 2,
         "different": ["TOOL07"],
     },
-    "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "DeadLetter": {"reason": "file_notification", "last_error": "no column of the dataset is in the file"},
     "Duplicates": {
         "readings_seen": 500,
@@ -167,6 +167,23 @@ _IN_TYPE: dict[str, dict[str, object]] = {
         "last_error_at": None,
     },
     "SinkSubject": {"lag_commits": 0, "lag_seconds": 0.0, "whole_due": False, "last_error_at": None},
+    "View": {
+        "name": "cells_by_day",
+        "schema_name": "telemetry",
+        "unique_key": ["subject_key", "day"],
+        "depends_on": ["cells"],
+        "at_most_every_seconds": 300.0,
+        "timeout_seconds": 600,
+        "state": "fresh",
+        "lag_commits": 0,
+        "lag_seconds": 0.0,
+        "commit_position": 17,
+        "failure_count": 0,
+        "last_error_at": None,
+        "applied_by": "ada",
+    },
+    "ViewRefresh": {"commit_position": 17, "seconds": 0.8, "error": None},
+    "ViewStory": {"query": "select subject_key, count(*) as readings from cells_running group by 1"},
     "EventRejected": {"index": 2, "reason": "it has no stroke, which tells events apart"},
     "EventsRecorded": {"seen": 3, "new": 1, "duplicate": 1},
     "File": {"status": "processed", "retry_count": 0, "parent_uri": None},

@@ -23,6 +23,7 @@ from disarray.web.api import (
     tokens,
     values,
     verifications,
+    views,
 )
 from disarray.web.route import AnyRoute
 
@@ -43,6 +44,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *sinks.ROUTES,
+    *views.ROUTES,
     *sources.ROUTES,
     *backfills.ROUTES,
     *verifications.ROUTES,

@@ -9,7 +9,7 @@ from disarray.control.commits import MAX_SHIFT_ROWS
 from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.sinks.hook_settings import HookSettings
 from disarray.sources.inbox import Inbox, InboxSettings
-from disarray.sources.initial_load import InitialLoader
+from disarray.sources.initial_load import CHUNKS_OF_A_TASK, InitialLoader
 from disarray.sources.table_puller import TablePuller
 from disarray.worker.housekeeping_settings import DEFAULTS, HousekeepingSettings
 
@@ -103,6 +103,7 @@ class Workplace:
             holder=self.holder,
             sources=self.sources,
             runner=self.runner,
-            most_tasks=max(1, cores - 1) if spares_a_core else cores,
+            cores=max(1, cores - 1) if spares_a_core else cores,
+            chunks_of_a_task=1 if spares_a_core else CHUNKS_OF_A_TASK,
             lease_seconds=self.inbox_settings.lease_seconds,
         )

@@ -129,7 +129,10 @@ def republish(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Load everything anew: rows that somebody changed or deleted in the target are put right."""
+    """Load everything anew: whatever the target has, it becomes what is answered here.
+
+    Without --subject, rows of subjects that are not asked for are deleted from it as well.
+    """
     _decide(
         context, name, "republished", subject=subject, reason=reason, by=by, dry_run=dry_run, as_json=as_json
     )

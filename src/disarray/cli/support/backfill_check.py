@@ -1,10 +1,10 @@
-"""What `backfill check` replays: a span of the datasets that disarray.toml describes here, in force or not."""
+"""Jobs about the datasets of disarray.toml: what `backfill check` replays, and what `rebuild --as-job` moves."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disarray.backfill.description import ReplaySpec
+from disarray.backfill.description import Rebuild, RebuildSpec, ReplaySpec
 from disarray.backfill.job_file import parse_spec
 from disarray.backfill.replay import resolved
 from disarray.cli.support.project import chosen_dataset
@@ -51,6 +51,25 @@ def check_spec(
     spec = parse_spec(content, shown="backfill check", config=config)
     assert isinstance(spec, ReplaySpec)
     return resolved(connection, spec, described)
+
+
+def rebuild_spec(
+    connection: Connection, config: Config, chosen: Sequence[Dataset], *, subject: str | None
+) -> RebuildSpec:
+    """The job that moves subjects to definitions that are in force; limits are those of the configuration."""
+    now = datetime_of(status.current_us(connection))
+    name = f"rebuild_{now:%Y%m%d_%H%M%S_%f}"
+    limits = parse_spec({"name": name, "kind": "replay"}, shown="rebuild --as-job", config=config)
+    return RebuildSpec(
+        name=name,
+        processing=limits.processing,
+        health=limits.health,
+        alert_threshold=limits.alert_threshold,
+        rebuild=Rebuild(
+            subjects=None if subject is None else (subject,),
+            versions={each.name: (each.parse_version, each.scan_version) for each in chosen},
+        ),
+    )
 
 
 def not_in_force_lines(connection: Connection, spec: ReplaySpec) -> Iterator[str]:

@@ -63,6 +63,10 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made once more and compared"
         yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
         yield f"{chunks_text}; a chunk is a subject"
+    elif job.kind == "rebuild":
+        yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made anew, and once more to compare"
+        yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
+        yield f"{chunks_text}; a chunk is a subject"
     else:
         yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
         yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
@@ -79,7 +83,7 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         yield "  verdict      none yet"
         return
     details: dict[str, Any] = job.verdict_details or {}
-    noun = "reading" if job.kind == "replay" else "row"
+    noun = "row" if job.kind == "update" else "reading"
     compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], noun)} compared"
     yield f"  verdict      {job.verdict}: {compared}"
     for sentence in (*details["failed"], *details["changed"]):

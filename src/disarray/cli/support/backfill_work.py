@@ -36,17 +36,17 @@ def opened_kinds(
     runs: bool = True,
     stop: threading.Event | None = None,
 ) -> Iterator[KindOpener]:
-    """What opens a kind of backfill here; for a replay that `runs`, Spark is started, and stopped afterwards.
-
-    Once `stop` is set, a replay gives back the subject that it is at.
+    """What opens a kind of backfill here; for one about subjects that `runs`, Spark is started, and stopped
+    afterwards. Once `stop` is set, the subject that it is at is given back.
     """
     from disarray.backfill.job_session import open_in_database
 
-    if kind != "replay":
+    if kind not in ("replay", "rebuild"):
         yield open_in_database
         return
     with extra_installed("worker", purpose="a replay"):
-        from disarray.backfill.replay import ReplayMeans, replay_opener
+        from disarray.backfill.replay import ReplayMeans
+        from disarray.backfill.subject_kinds import subject_kinds
         from disarray.engine.runner import InProcessRunner
         from disarray.queries.project import configured_datasets
         from disarray.store.lake import Lake
@@ -56,11 +56,11 @@ def opened_kinds(
     described = configured_datasets(config) if datasets is None else datasets
     lake = Lake(config.lake_root)
     if not runs:
-        yield replay_opener(ReplayMeans(InProcessRunner(), lake, described))
+        yield subject_kinds(ReplayMeans(InProcessRunner(), lake, described))
         return
     with open_runner(config, worker_settings(config).runner) as runner:
         means = ReplayMeans(runner, lake, described)
-        yield replay_opener(means if stop is None else replace(means, is_over=stop.is_set))
+        yield subject_kinds(means if stop is None else replace(means, is_over=stop.is_set))
 
 
 def work_on(

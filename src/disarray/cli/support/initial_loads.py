@@ -23,7 +23,7 @@ def run_initial_load(
 ) -> bool:
     """Carry out the load of a source where one is under way; whether one was. An engine is started only for that."""
     from disarray.control.source_loads import find_source_load
-    from disarray.sources.initial_load import InitialLoader
+    from disarray.sources.initial_load import CHUNKS_OF_A_TASK, InitialLoader
     from disarray.worker.process.initial_loading import load_rounds, sentence_of, waiting_sentence
     from disarray.worker.process.local import open_runner
     from disarray.worker.process.settings import worker_settings
@@ -40,7 +40,8 @@ def run_initial_load(
             holder=puller.holder,
             sources=puller.sources,
             runner=runner,
-            most_tasks=runner.cores,
+            cores=runner.cores,
+            chunks_of_a_task=CHUNKS_OF_A_TASK,
         )
         for round_ in load_rounds(loader, source, stop):
             line = waiting_sentence(source.name) if round_.is_waiting else sentence_of(round_)

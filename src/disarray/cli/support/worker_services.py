@@ -84,7 +84,8 @@ def make_services(
     for loader in place.loaders():
         name = f"destination {loader.destination.name}"
         thread = DestinationThread(loader, scheduler.breaker)
-        services[name] = ThreadService(name, thread.run, ended=stop)
+        scheduler.followers.append(thread.wake)
+        services[name] = ThreadService(name, thread.run, ended=stop, wake=thread.wake)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)
@@ -114,7 +115,7 @@ def make_backfiller(
         holder=place.holder,
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
-        open_kind=WorkerKinds(place),
+        open_kind=WorkerKinds(place, is_over=stop.is_set),
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}

@@ -97,6 +97,7 @@ class TableSource:
     buffer: int  # microseconds; of a whole-number cursor, how many numbers
     timeout_us: int
     at: Start | int | str
+    has_counted_buffer: bool = False  # whether `buffer` was written as a number, not as a length of time
     initial_load: InitialLoad = InitialLoad.AUTO
     load_tasks: int = 4  # chunks that are read at the same time
 
@@ -168,6 +169,7 @@ def _read_source(table: Table, datasets: Mapping[str, Dataset]) -> TableSource:
         buffer=table.optional(
             "buffer", _buffer, 10 * MINUTE if kind is WatermarkKind.BUFFER else 10 * SECOND
         ),
+        has_counted_buffer=isinstance(table.values.get("buffer"), int),
         timeout_us=table.optional("timeout", duration(at_least=SECOND, at_most=DAY), MINUTE),
         at=table.optional("at", lambda value: read_start(value, kind), Start.BEGINNING),
         initial_load=table.optional("initial_load", choice(InitialLoad), InitialLoad.AUTO),

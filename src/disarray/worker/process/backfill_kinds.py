@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from disarray.backfill.description import ReplaySpec, UpdateSpec
-from disarray.backfill.job_session import open_in_database
-from disarray.backfill.replay import ReplayMeans, open_replay
+from disarray.backfill.replay import ReplayMeans
+from disarray.backfill.subject_kinds import subject_kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from disarray.backfill.description import BackfillSpec
     from disarray.backfill.kind import BackfillKind
@@ -21,19 +20,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WorkerKinds:
-    """Opens every kind of backfill, with what a worker has."""
+    """Opens every kind of backfill, with what a worker has; once it ends, subjects at work are given back."""
 
     place: Workplace
+    is_over: Callable[[], bool] = lambda: False
 
-    @contextmanager
-    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> Iterator[BackfillKind]:
+    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> AbstractContextManager[BackfillKind]:
         """The kind of a job, at work on what its description names."""
-        match spec:
-            case UpdateSpec():
-                with open_in_database(connection, spec) as kind:
-                    yield kind
-            case ReplaySpec():
-                means = ReplayMeans(self.place.runner, self.place.lake, self.place.datasets)
-                yield open_replay(spec, means)
-            case _:
-                assert_never(spec)
+        place = self.place
+        means = ReplayMeans(place.runner, place.lake, place.datasets, is_over=self.is_over)
+        return subject_kinds(means)(connection, spec)

@@ -15,7 +15,10 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform check_announcements(p_reasons, p_metadata);
-    if exists (select from unnest(p_source_uris) as given (uri) where given.uri like 'file:%#%') then
+    -- Looked at as one text first: that is no statement.
+    if strpos(array_to_string(p_source_uris, ''), '#') > 0
+        and exists (select from unnest(p_source_uris) as given (uri) where given.uri like 'file:%#%')
+    then
         raise exception 'a part of a file is queued when the file is split. Nothing was stored.'
         using errcode = 'DA001', hint = 'Announce the file.';
     end if;
@@ -82,7 +85,9 @@ begin
         perform check_instance(p_instance_name);
     end if;
 
-    if (select count(distinct given.uri) from unnest(p_source_uris) as given (uri)) < cardinality(p_source_uris) then
+    if cardinality(p_source_uris) > 1
+        and (select count(distinct given.uri) from unnest(p_source_uris) as given (uri)) < cardinality(p_source_uris)
+    then
         return query
         select
             queued.source_uri,
@@ -128,11 +133,13 @@ begin
     select coalesce(array_agg(inserted.source_uri), '{}')
     into v_new_uris
     from inserted;
-    v_known_otherwise := array(
-        select new.uri
-        from unnest(v_new_uris) as new (uri)
-        inner join file_info as file on other_spelling(new.uri) = file.source_uri
-    );
+    if cardinality(v_new_uris) > 0 then
+        v_known_otherwise := array(
+            select new.uri
+            from unnest(v_new_uris) as new (uri)
+            inner join file_info as file on other_spelling(new.uri) = file.source_uri
+        );
+    end if;
     if cardinality(v_known_otherwise) > 0 then
         -- A path and its uri are one file. Under a second name it would count although the first is blacklisted.
         delete from file_info as file
@@ -305,7 +312,7 @@ stable
 as $$
 declare
     v_count constant integer := cardinality(p_source_uris);
-    v_reason text;
+    v_of_subjects constant text[] := '{reconcile, compact, copy}';
 begin
     if v_count is distinct from cardinality(p_subject_keys)
         or v_count <> coalesce(cardinality(p_reasons), v_count)
@@ -314,13 +321,13 @@ begin
         raise exception 'enqueue_files needs one subject key, reason and metadata for each of the % uris. Nothing was stored.', v_count
         using errcode = 'DA001';
     end if;
-    select request.reason
-    into v_reason
-    from unnest(p_reasons) as request (reason)
-    where request.reason in ('reconcile', 'compact', 'copy')
-    limit 1;
-    if found then
-        raise exception '% is done to a subject, not to a file. Nothing was stored.', quote_literal(v_reason)
+    if p_reasons && v_of_subjects then
+        raise exception '% is done to a subject, not to a file. Nothing was stored.', (
+            select quote_literal(request.reason)
+            from unnest(p_reasons) as request (reason)
+            where request.reason = any(v_of_subjects)
+            limit 1
+        )
         using errcode = 'DA001';
     end if;
     perform
@@ -328,10 +335,15 @@ begin
         disarray.check_metadata(coalesce(request.metadata, '{}'))
     from unnest(p_source_uris, p_metadata) as request (uri, metadata);
     -- A batch names few subjects and reasons, each of them often.
-    perform disarray.check_subject(request.subject)
-    from (select distinct given.subject from unnest(p_subject_keys) as given (subject)) as request;
-    perform disarray.parse_reason(request.reason)
-    from (select distinct given.reason from unnest(p_reasons) as given (reason)) as request;
+    perform
+        disarray.check_subject(request.subject),
+        disarray.parse_reason(request.reason)
+    from (
+        select distinct
+            given.subject,
+            given.reason
+        from unnest(p_subject_keys, p_reasons) as given (subject, reason)
+    ) as request;
 end
 $$;
 comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';
@@ -430,6 +442,25 @@ language plpgsql
 as $$
 #variable_conflict use_column
 begin
+    -- Announced once more and nothing to do, as after the start of an agent: to begin with the rest would cost more than this.
+    if not exists (select from unnest(p_requests) as request where request.verdict = 'enqueued') then
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+        select
+            p_now,
+            request.verdict::disarray.ingest_event_event_type,
+            request.source_uri,
+            request.subject_key,
+            p_instance_name,
+            jsonb_build_object('reason', request.reason, 'content_hash', request.content_hash, 'queue_id', null)
+        from unnest(p_requests) as request;
+        return query
+        select
+            request.source_uri,
+            null::bigint,
+            request.verdict
+        from unnest(p_requests) as request;
+        return;
+    end if;
     return query
     with queued as (
         insert into disarray.ingest_queue as waiting (

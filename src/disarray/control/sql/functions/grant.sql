@@ -164,11 +164,15 @@ grant execute on function
     disarray.start_backfill,
     disarray.decide_backfill,
     disarray.distrust_segments,
+    disarray.note_backfill_applied,
     disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
     disarray.carry_bases,
+    disarray.next_pending_rebuild,
+    disarray.measure_pending_rebuilds,
+    disarray.rebuild_progress,
     disarray.preview_commit,
     disarray.follow_commits,
     disarray.advance_follower,

@@ -287,3 +287,21 @@ $$;
 comment on function disarray.distrust_segments(text, text, bigint[]) is
     'Forget what the readings of some segments were when their numbers were made: the next scan of them is a change, whatever it finds, and '
     'puts all of their numbers anew. Equal content would be no news otherwise. Sealed segments are left alone.';
+
+create function disarray.note_backfill_applied(p_job_id bigint, p_files bigint, p_rebuilds bigint, p_reason text, p_by text)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform check_decision(p_reason, p_by);
+    perform note_backfill_event(
+        'backfill_applied',
+        p_job_id,
+        decision_of(p_reason, p_by) || jsonb_build_object('files', p_files, 'rebuilds', p_rebuilds)
+    );
+end
+$$;
+comment on function disarray.note_backfill_applied(bigint, bigint, bigint, text, text) is
+    'Write down who took over what a replay found, why, and how many files and subjects are queued for it.';

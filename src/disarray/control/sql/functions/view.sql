@@ -243,6 +243,59 @@ select exists (
 $$;
 comment on function disarray.view_is_stale(text) is 'Whether something that a view depends on has a newer commit than it has in it, or it was never filled.';
 
+create function disarray.view_lag(p_name text)
+returns table (commits bigint, seconds double precision)
+language sql
+stable
+as $$
+select
+    coalesce(sum(seq.newest - seq.done), 0)::bigint,
+    coalesce(greatest(max(extract(epoch from disarray.clock() - oldest.committed_at)), 0), 0)::double precision
+from disarray.committed_subjects() as committed
+cross join lateral (
+    select
+        coalesce(
+            (
+                select known.commit_seq
+                from disarray.view_position as known
+                where
+                    known.view_name = p_name
+                    and known.subject_key = committed.subject_key
+                    and known.dataset = committed.dataset
+            ),
+            0
+        ) as done,
+        (
+            select noted.commit_seq
+            from disarray.subject_commit as noted
+            where
+                noted.subject_key = committed.subject_key
+                and noted.dataset = committed.dataset
+            order by noted.commit_seq desc
+            limit 1
+        ) as newest
+    offset 0
+) as seq
+cross join lateral (
+    select noted.committed_at
+    from disarray.subject_commit as noted
+    where
+        noted.subject_key = committed.subject_key
+        and noted.dataset = committed.dataset
+        and noted.commit_seq > seq.done
+    order by noted.commit_seq
+    limit 1
+) as oldest
+where committed.dataset in (
+    select split_part(needed.part, '.', 1)
+    from disarray.materialized_view as known
+    cross join lateral unnest(known.depends_on) as needed (part)
+    where known.name = p_name
+)
+$$;
+comment on function disarray.view_lag(text) is
+    'The commits of what a view depends on that it does not have in it, and the age of the oldest of them that is kept.';
+
 create function disarray.claim_view(p_instance_name text, p_incarnation bigint)
 returns table (name text, schema_name text, timeout_seconds integer, fence bigint)
 language plpgsql
@@ -404,6 +457,8 @@ returns table (
     refreshed_at timestamptz,
     commit_position bigint,
     is_stale boolean,
+    lag_commits bigint,
+    lag_seconds double precision,
     due_at timestamptz,
     failure_count integer,
     last_error text,
@@ -427,16 +482,22 @@ select
     known.applied_by,
     known.refreshed_at,
     known.commit_position,
-    view_is_stale(known.name),
+    stale.is_stale,
+    case when stale.is_stale then lag.commits else 0 end,
+    case when stale.is_stale then lag.seconds else 0 end,
     known.due_at,
     known.failure_count,
     known.last_error,
     known.last_error_at,
     case when known.lease_expires_at > clock() then known.instance_name end
 from materialized_view as known
+cross join lateral (select view_is_stale(known.name) as is_stale) as stale
+cross join lateral view_lag(known.name) as lag
 order by known.name
 $$;
-comment on function disarray.list_views() is 'The views that were applied, and where each stands.';
+comment on function disarray.list_views() is
+    'The views that were applied, and where each stands. lag_commits are those that a stale one does not have in it, lag_seconds the age of the '
+    'oldest of them.';
 
 create function disarray.list_view_refreshes(p_name text, p_limit integer default 20)
 returns table (refreshed_at timestamptz, commit_position bigint, seconds double precision, error text)
