@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,9 @@ class LakeReadings:
 
     lake: Lake
     dataset: Dataset
+    reader: FragmentReader | None = (
+        None  # of whoever reads many segments: a file's footer is parsed once, not for each
+    )
 
     def read(
         self, subject_key: str, content: SegmentContent, channels: Collection[str] | None = None
@@ -84,7 +88,7 @@ class LakeReadings:
 
     def _inputs(self, fragments: Sequence[FragmentEntry], subject_key: str) -> list[FragmentInput]:
         try:
-            with FragmentReader() as reader:
+            with nullcontext(self.reader) if self.reader is not None else FragmentReader() as reader:
                 return fragment_inputs(
                     reader,
                     fragments,

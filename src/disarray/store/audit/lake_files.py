@@ -114,62 +114,64 @@ def find_orphans(connection: Connection, lake: Lake, *, after: timedelta) -> Ite
 
 def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Finding]:
     """Segments whose fragments do not give what was written down when they were scanned; reads every reading."""
-    for subject_key in subject_keys(connection):
-        stored = verification.load_subject(connection, subject_key)
-        disagreeing = load_disagreements(connection, subject_key)
-        with snapshot(connection):
-            links = audit_catalog.load_base_chains(connection, subject_key)
-            noted = audit_ledger.list_settled_restatements(connection, subject_key)
-            versions = definitions.load_subject_versions(connection, [subject_key])
-            stale = verification.load_stale_from(connection, subject_key, {name for name, _ in versions})
-            entries_of = {
-                name: catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
-                for name, _ in versions
-            }
-        for (name, _), made in versions.items():
-            dataset = definitions.load_definition(connection, name, made.version)
-            entries = entries_of[name]
-            revisions = {entry.segment_us: entry.revision for entry in entries}
-            wanted = [entry.segment_us for entry in entries if not entry.is_sealed]
-            written = SegmentRows.of(stored, name)
-            yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_length_us)
-            yield from find_wrong_generations(stored, name)
-            if stored.versions.get(name) == made.version:
-                summarized = {row["metric"] for row in stored.summaries.get(name, ())}
-                yield from find_wrong_meanings(links, dataset, summarized)
-            promised = NotedValues.of(
-                dataset, subject_key, links=links, noted=noted, stale_from_us=stale.get(name)
-            )
-            yield from promised.find_wrong_ends()
-            disagreements = {start: pairs for (of, start), pairs in disagreeing.items() if of == name}
-            yield from find_lost_disagreements(written, disagreements, f"{name}/{subject_key}")
-            for page in _pages(wanted):
-                contents = look_up_segments(connection, dataset, subject_key, segments=page)
-                for content in contents.values():
-                    found_at = (
-                        f"{name}/{subject_key} {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%M:%SZ}"
+    with FragmentReader() as reader:
+        for subject_key in subject_keys(connection):
+            yield from _misread_segments(connection, lake, subject_key, reader)
+
+
+def _misread_segments(
+    connection: Connection, lake: Lake, subject_key: str, reader: FragmentReader
+) -> Iterator[Finding]:
+    stored = verification.load_subject(connection, subject_key)
+    disagreeing = load_disagreements(connection, subject_key)
+    with snapshot(connection):
+        links = audit_catalog.load_base_chains(connection, subject_key)
+        noted = audit_ledger.list_settled_restatements(connection, subject_key)
+        versions = definitions.load_subject_versions(connection, [subject_key])
+        stale = verification.load_stale_from(connection, subject_key, {name for name, _ in versions})
+        entries_of = {
+            name: catalog.load_segments(connection, name, subject_key, from_us=FIRST_US, to_us=LAST_US)
+            for name, _ in versions
+        }
+    for (name, _), made in versions.items():
+        dataset = definitions.load_definition(connection, name, made.version)
+        entries = entries_of[name]
+        revisions = {entry.segment_us: entry.revision for entry in entries}
+        wanted = [entry.segment_us for entry in entries if not entry.is_sealed]
+        written = SegmentRows.of(stored, name)
+        yield from find_wrong_ends(written, f"{name}/{subject_key}", length_us=dataset.segment_length_us)
+        yield from find_wrong_generations(stored, name)
+        if stored.versions.get(name) == made.version:
+            summarized = {row["metric"] for row in stored.summaries.get(name, ())}
+            yield from find_wrong_meanings(links, dataset, summarized)
+        promised = NotedValues.of(
+            dataset, subject_key, links=links, noted=noted, stale_from_us=stale.get(name)
+        )
+        yield from promised.find_wrong_ends()
+        disagreements = {start: pairs for (of, start), pairs in disagreeing.items() if of == name}
+        yield from find_lost_disagreements(written, disagreements, f"{name}/{subject_key}")
+        for page in _pages(wanted):
+            contents = look_up_segments(connection, dataset, subject_key, segments=page)
+            for content in contents.values():
+                found_at = f"{name}/{subject_key} {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%M:%SZ}"
+                try:
+                    read = LakeReadings(lake, dataset, reader).read(subject_key, content)
+                except (DisarrayError, pa.ArrowException, OSError) as error:
+                    yield Finding("segments_read_as_they_were_scanned", found_at, str(error))
+                    continue
+                digest = None if read is None else digest_readings(read.readings)
+                if digest != content.entry.digest:
+                    yield Finding(
+                        "segments_read_as_they_were_scanned",
+                        found_at,
+                        f"digest {digest}, scanned was {content.entry.digest}",
                     )
-                    try:
-                        read = LakeReadings(lake, dataset).read(subject_key, content)
-                    except (DisarrayError, pa.ArrowException, OSError) as error:
-                        yield Finding("segments_read_as_they_were_scanned", found_at, str(error))
-                        continue
-                    digest = None if read is None else digest_readings(read.readings)
-                    if digest != content.entry.digest:
-                        yield Finding(
-                            "segments_read_as_they_were_scanned",
-                            found_at,
-                            f"digest {digest}, scanned was {content.entry.digest}",
-                        )
-                    elif read is not None:
-                        yield from find_wrong_summaries(read, content.entry, written, found_at)
-                        yield from find_wrong_disagreements(
-                            read, content.entry, written, disagreements, found_at
-                        )
-                        if content.entry.revision == revisions[content.entry.segment_us]:
-                            yield from promised.find_wrong_values(read, content.entry.segment_us)
-                        with FragmentReader() as reader:
-                            yield from find_wrong_fragments(reader, content.fragments, lake, found_at)
+                elif read is not None:
+                    yield from find_wrong_summaries(read, content.entry, written, found_at)
+                    yield from find_wrong_disagreements(read, content.entry, written, disagreements, found_at)
+                    if content.entry.revision == revisions[content.entry.segment_us]:
+                        yield from promised.find_wrong_values(read, content.entry.segment_us)
+                    yield from find_wrong_fragments(reader, content.fragments, lake, found_at)
 
 
 def _what_is_wrong(path: Path, file: LiveLakeFile) -> str | None:
