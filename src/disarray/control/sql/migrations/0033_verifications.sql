@@ -29,7 +29,7 @@ create table disarray.subject_verification (
     constraint an_identical_subject_has_no_findings check (verdict <> 'identical' or finding_count = 0)
 );
 comment on table disarray.subject_verification is 'What the newest verification of each subject found out; whoever has waited longest is next.';
-comment on column disarray.subject_verification.readings is 'How many readings were recomputed.';
+comment on column disarray.subject_verification.readings is 'How many readings the subject had; of a sample, not all were recomputed.';
 comment on column disarray.subject_verification.findings is 'The first of what was found, for people.';
 
 create index subject_verification_verdict on disarray.subject_verification (verdict) where verdict <> 'identical';
