@@ -302,6 +302,9 @@ list_sources                  -      -         yes     yes       yes
 destination_follower          -      -         -       -         -
 register_destination          -      -         yes     -         -
 claim_destination             -      -         yes     -         -
+claim_destination_subject     -      -         yes     -         -
+list_destination_stretch      -      -         yes     yes       -
+measure_destination           -      -         yes     yes       -
 assert_destination_held       -      -         -       -         -
 renew_destination             -      -         yes     -         -
 advance_destination           -      -         yes     -         -

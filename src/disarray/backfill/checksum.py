@@ -91,6 +91,11 @@ def checksum_of_words(words: Sequence[int | Decimal | None]) -> str:
     return shown_checksum(sum(int(word or 0) << (32 * (3 - index)) for index, word in enumerate(words)))
 
 
+def add_checksums(checksums: Iterable[str]) -> str:
+    """The checksum of all the rows behind some checksums."""
+    return shown_checksum(sum(int(each, 16) for each in checksums))
+
+
 def shown_checksum(total: int) -> str:
     """A sum of hashes as 32 hex digits."""
     return f"{total % _MODULUS:032x}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import UpdateSpec, spec_of_document
+from disarray.backfill.description import RepublishSpec, UpdateSpec, spec_of_document
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
 from disarray.backfill.user_database.session import prepare_session
@@ -81,6 +81,11 @@ def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[Bac
     match spec:
         case UpdateSpec():
             yield open_update(connection, spec)
+        case RepublishSpec():
+            raise ConfigError(
+                f"backfill '{spec.name}' loads {spec.target}, for which this process lacks the project. Nothing was "
+                "changed; a worker goes on with it"
+            )
         case _:
             assert_never(spec)
 

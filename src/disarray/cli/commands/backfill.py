@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,10 +30,12 @@ from disarray.cli.support.signals import stop_on_signals
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from disarray.backfill.kind import KindOpener
     from disarray.config import Config
     from disarray.control.connections import Connection
+    from disarray.control.queue import Holder
     from disarray.queries.backfills import BackfillDetails
 
 app = typer.Typer(
@@ -56,7 +58,9 @@ def plan(context: typer.Context, file: JobFile, *, as_json: AsJson = False) -> N
         from disarray.backfill.job_file import read_spec
         from disarray.backfill.starting import plan_backfill
         from disarray.cli.support.backfill_report import plan_lines
-    found = plan_backfill(database_dsn(config), read_spec(file, config))
+    spec = read_spec(file, config)
+    with _kinds(config, spec.kind) as kinds:
+        found = plan_backfill(database_dsn(config), spec, open_kind=kinds)
     if as_json:
         print_json(found)
         return
@@ -81,7 +85,9 @@ def start(
         from disarray.backfill.starting import start_backfill
     with control_session(context):
         pass  # the schema is there, and ours
-    job_id = start_backfill(database_dsn(config), read_spec(file, config), reason=reason, by=by)
+    spec = read_spec(file, config)
+    with _kinds(config, spec.kind) as kinds:
+        job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=kinds)
     if detach:
         _print_detached(job_id, as_json=as_json)
     else:
@@ -225,7 +231,7 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.chunk_worker import ChunkWorker
-        from disarray.backfill.job_session import open_in_database, open_job
+        from disarray.backfill.job_session import open_job
     from disarray.control.backfills import list_backfills
     from disarray.control.instances import register_instance
     from disarray.errors import InvalidRequestError
@@ -236,21 +242,40 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
         [job] = list_backfills(connection, job_id=job_id)
         holder = register_instance(connection, _instance_of(job_id))
     lease = _lease_seconds(config)
-    with open_job(
-        database_dsn(config),
-        job_id,
-        job_key=job.job_key,
-        kind=job.kind,
-        description=job.description,
-        lease_seconds=lease,
-        open_kind=open_in_database,
-    ) as session:
+    with (
+        _kinds(config, job.kind, holder) as kinds,
+        open_job(
+            database_dsn(config),
+            job_id,
+            job_key=job.job_key,
+            kind=job.kind,
+            description=job.description,
+            lease_seconds=lease,
+            open_kind=kinds,
+        ) as session,
+    ):
         worker = ChunkWorker(session, holder, lease_seconds=lease)
         if not worker.verify(is_asked_for=True):
             raise InvalidRequestError(
                 f"backfill job {job_id} is {job.state}: it is verified when every chunk has ended. Nothing was changed"
             )
     _print_end(context, job_id, as_json=as_json)
+
+
+@contextmanager
+def _kinds(config: Config, kind: str, holder: Holder | None = None) -> Iterator[KindOpener]:
+    """What opens a job of a kind: a database is enough for an update, other kinds need the project."""
+    from disarray.backfill.description import KindName
+    from disarray.backfill.job_session import open_in_database
+    from disarray.control.queue import Holder, Incarnation
+
+    if kind == KindName.UPDATE:
+        yield open_in_database
+        return
+    with extra_installed("worker", purpose=f"`backfill` of kind {kind}"):
+        from disarray.worker.process.backfill_kinds import project_kinds
+    with project_kinds(config, holder or Holder("plan", Incarnation(0))) as kinds:
+        yield kinds
 
 
 def _decide(
@@ -273,10 +298,15 @@ def _work(context: typer.Context, config: Config, job_id: int, *, as_json: bool)
 
     stop = stop_on_signals()
     failures: list[BaseException] = []
-    with control_session(context) as connection:
+    with control_session(context) as connection, ExitStack() as stack:
         job = show_backfill(connection, job_id=job_id)
         holder = register_instance(connection, _instance_of(job_id))
-        server = JobServer(dsn=database_dsn(config), holder=holder, lease_seconds=_lease_seconds(config))
+        server = JobServer(
+            dsn=database_dsn(config),
+            holder=holder,
+            lease_seconds=_lease_seconds(config),
+            open_kind=stack.enter_context(_kinds(config, job.kind, holder)),
+        )
 
         def work() -> None:
             try:

@@ -129,10 +129,18 @@ def republish(
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
-    """Load everything anew: rows that somebody changed or deleted in the target are put right."""
+    """Load everything anew: rows that somebody changed or deleted in the target are put right.
+
+    It is loaded as fast as workers can. Where that is much, a backfill of kind republish does the same with a rate,
+    progress, pause and a verdict: see docs/backfill.md.
+    """
     _decide(
         context, name, "republished", subject=subject, reason=reason, by=by, dry_run=dry_run, as_json=as_json
     )
+    if subject is None and not as_json:
+        typer.echo(
+            "With a rate, progress and a verdict: disarray backfill start, kind republish (docs/backfill.md)."
+        )
 
 
 @app.command()

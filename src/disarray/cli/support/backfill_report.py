@@ -19,8 +19,10 @@ def plan_lines(plan: BackfillPlan) -> Iterator[str]:
     """A plan, sentence by sentence."""
     about = "about " if plan.is_estimate else ""
     yield f"backfill {plan.name}: {plan.summary}"
-    yield f"  rows      {about}{plan.rows:,} in {plan.bytes:,} bytes"
-    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} rows to begin with"
+    unit = _unit(plan.kind)
+    size = f" in {plan.bytes:,} bytes" if plan.bytes else ""
+    yield f"  {unit:<10}{about}{plan.rows:,}{size}"
+    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} {unit} to begin with"
     if plan.expected_seconds is not None:
         yield f"  expected  {plan.expected_seconds:.1f} s"
     if plan.sample is not None:
@@ -42,7 +44,8 @@ def progress_line(job: Backfill) -> str:
     held = f", waits ({job.held_by}): {job.held_reason}" if job.held_reason else ""
     return (
         f"{job.name} [{'#' * filled}{'.' * (_BAR - filled)}] {share:.0%} "
-        f"{job.rows_done:,} of {job.rows_estimated:,} rows, {job.rows_per_second:,.0f} rows/s{eta}{dead}{held}"
+        f"{job.rows_done:,} of {job.rows_estimated:,} {_unit(job.kind)}, {job.rows_per_second:,.0f} "
+        f"{_unit(job.kind)}/s{eta}{dead}{held}"
     )
 
 
@@ -54,13 +57,18 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     if job.state_reason:
         yield f"  because      {job.state_reason}"
     yield f"  started      {shown_moment(job.started_at)} by {job.started_by}"
-    yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
-    yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
+    unit = _unit(job.kind)
+    written = (
+        f"{job.rows_written:,} written" if unit == "rows" else f"{counted(job.rows_written, 'row')} written"
+    )
+    yield f"  {unit:<12} {job.rows_done:,} of {job.rows_estimated:,} done, {written}"
+    if unit == "rows":
+        yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
     yield (
         f"  chunks       {job.chunks_done:,} done, {job.chunks_claimed:,} at work, {job.chunks_waiting:,} waiting, "
-        f"{job.chunks_dead:,} dead; the next has {job.chunk_rows:,} rows"
+        f"{job.chunks_dead:,} dead; the next has {counted(job.chunk_rows, unit.removesuffix('s'))}"
     )
-    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} rows/s"
+    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} {unit}/s"
     chunks = counted(job.max_concurrency, "chunk")
     yield f"  rate         {rate}, {chunks} at once, {processing['target_seconds']:g} s a chunk"
     yield f"  health       {', '.join(_limit(name, value) for name, value in health.items())}"
@@ -75,6 +83,11 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     yield f"  verdict      {job.verdict}: {compared}"
     for sentence in (*details["failed"], *details["changed"]):
         yield f"               {sentence}"
+
+
+def _unit(kind: str) -> str:
+    """What a kind counts."""
+    return "rows" if kind == "update" else "subjects"
 
 
 def duration_text(seconds: float) -> str:

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import UpdateSpec
+from disarray.backfill.description import RepublishSpec, UpdateSpec
 from disarray.backfill.job_session import open_in_database
+from disarray.backfill.republish import RepublishKind
+from disarray.control.connections import SessionLimits, open_pool
+from disarray.errors import ConfigError
+from disarray.model.description.spec_table import near_miss
+from disarray.sinks.destination_file import load_destinations
+from disarray.sinks.destination_loader import DestinationLoader
+from disarray.worker.process.local import database_of, open_house
+from disarray.worker.process.settings import loader_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from disarray.backfill.description import BackfillSpec
     from disarray.backfill.kind import BackfillKind
+    from disarray.config import Config
     from disarray.control.connections import Connection
+    from disarray.control.queue import Holder
     from disarray.worker.workplace import Workplace
+
+# What a load reads, what it loads into, and its lease.
+_CONNECTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +36,7 @@ class WorkerKinds:
     """Opens every kind of backfill, with what a worker has."""
 
     place: Workplace
+    dsn: str
 
     @contextmanager
     def __call__(self, connection: Connection, spec: BackfillSpec, /) -> Iterator[BackfillKind]:
@@ -31,5 +45,48 @@ class WorkerKinds:
             case UpdateSpec():
                 with open_in_database(connection, spec) as kind:
                     yield kind
+            case RepublishSpec():
+                with self._open_republish(spec) as kind:
+                    yield kind
             case _:
                 assert_never(spec)
+
+    @contextmanager
+    def _open_republish(self, spec: RepublishSpec) -> Iterator[BackfillKind]:
+        place = self.place
+        known = {each.name: each for each in place.destinations}
+        if spec.destination not in known:
+            raise ConfigError(
+                f"disarray.toml has no destination '{spec.destination}'; {near_miss(spec.destination, [*known])}. "
+                "Nothing was changed"
+            )
+        # Of its own: those of the worker are counted out among its threads.
+        with open_pool(
+            self.dsn,
+            limits=SessionLimits.for_lease(place.loader_settings.lease_seconds),
+            application_name=f"disarray backfill {spec.name}",
+            max_size=_CONNECTIONS,
+        ) as pool:
+            yield RepublishKind(
+                spec,
+                DestinationLoader(
+                    pool=pool,
+                    lake=place.lake,
+                    destination=known[spec.destination],
+                    holder=place.holder,
+                    settings=place.loader_settings,
+                ),
+            )
+
+
+@contextmanager
+def project_kinds(config: Config, holder: Holder) -> Iterator[WorkerKinds]:
+    """The same for a command: with the project, and without an engine."""
+    with open_house(config) as house:
+        place = replace(
+            house,
+            holder=holder,
+            destinations=load_destinations(config.dataset_file, house.datasets),
+            loader_settings=loader_settings(config),
+        )
+        yield WorkerKinds(place, database_of(config))

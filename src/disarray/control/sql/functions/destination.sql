@@ -225,6 +225,107 @@ comment on function disarray.claim_destination(text, text, bigint, integer, json
     'Take the turn to load one subject that is behind, of those that wait longest: one row with its position, the newest commit and the '
     'fence; none where all is loaded, held, put off or paused.';
 
+create function disarray.claim_destination_subject(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_lease_seconds integer,
+    p_definition jsonb
+)
+returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_follower constant text := destination_follower(p_destination);
+    v_incarnation bigint;
+    v_known destination;
+begin
+    if (p_lease_seconds between 1 and 86400) is not true then
+        raise exception 'a load has a lease of 1 to 86400 seconds. Nothing was claimed.'
+        using errcode = 'DA001';
+    end if;
+    v_incarnation := living_incarnation(p_instance_name, p_incarnation);
+    select known.*
+    into v_known
+    from destination as known
+    where known.destination = p_destination;
+    if not found or v_known.paused_at is not null or v_known.definition is distinct from p_definition then
+        raise exception 'destination % is %. Nothing was claimed.',
+            quote_literal(left(p_destination, 200)),
+            case when v_known.destination is null then 'not known' when v_known.paused_at is not null then 'paused' else 'defined otherwise by now' end
+        using
+            errcode = 'DA001',
+            hint = case when v_known.paused_at is not null then format('disarray sink resume %s goes on with it.', p_destination) end;
+    end if;
+    insert into destination_position (destination, subject_key, dataset, available_at)
+    values (p_destination, p_subject_key, v_known.dataset, v_now)
+    on conflict do nothing;
+    perform
+    from destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+        and (
+            position.lease_expires_at is null
+            or position.lease_expires_at <= v_now
+            or not exists (
+                select
+                from instance as known
+                where
+                    known.instance_name = position.instance_name
+                    and known.incarnation = position.incarnation
+            )
+        )
+    -- A row that is locked belongs to a load that is being committed: its holder lives.
+    for update of position skip locked;
+    if not found then
+        return;
+    end if;
+    perform follow_commits(v_follower, p_subject_key, v_known.dataset);
+    return query
+    update destination_position as position
+    set
+        -- Whoever ends without having loaded it leaves that to the next.
+        is_whole_due = true,
+        instance_name = p_instance_name,
+        incarnation = v_incarnation,
+        fence = nextval('disarray.destination_fence_seq'),
+        lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+    returning
+        position.subject_key,
+        position.dataset,
+        (
+            select follower.commit_seq
+            from commit_follower as follower
+            where
+                follower.follower = v_follower
+                and follower.subject_key = position.subject_key
+                and follower.dataset = position.dataset
+        ),
+        (
+            select coalesce(max(noted.commit_seq), 0)
+            from subject_commit as noted
+            where
+                noted.subject_key = position.subject_key
+                and noted.dataset = position.dataset
+        ),
+        position.is_whole_due,
+        position.fence,
+        position.failure_count;
+end
+$$;
+comment on function disarray.claim_destination_subject(text, text, text, bigint, integer, jsonb) is
+    'Take the turn to load all of one subject anew, whether it is behind or not: one row; none where another loads it now. Refused where the '
+    'destination is paused or has another definition by now.';
+
 create function disarray.assert_destination_held(
     p_destination text,
     p_subject_key text,
@@ -591,6 +692,42 @@ where known.destination = p_destination
 $$;
 comment on function disarray.destination_lag(text) is
     'How far each subject of a destination has come, also those that nobody has begun with.';
+
+create function disarray.list_destination_stretch(p_destination text, p_after text, p_to text, p_limit integer)
+returns table (subject_key text, commit_seq bigint, newest_seq bigint, is_whole_due boolean)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    position.subject_key,
+    position.commit_seq,
+    position.newest_seq,
+    position.is_whole_due
+from destination_lag(p_destination) as position
+where
+    (p_after is null or position.subject_key > p_after)
+    and (p_to is null or position.subject_key <= p_to)
+order by position.subject_key
+limit p_limit
+$$;
+comment on function disarray.list_destination_stretch(text, text, text, integer) is
+    'The subjects of a destination behind one, up to and with another, by name: how far each has come.';
+
+create function disarray.measure_destination(p_destination text)
+returns table (subjects bigint, last_subject text)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    count(*),
+    max(position.subject_key)
+from destination_lag(p_destination) as position
+$$;
+comment on function disarray.measure_destination(text) is 'How many subjects a destination has, and the last by name.';
 
 create function disarray.decide_destination(
     p_destination text,

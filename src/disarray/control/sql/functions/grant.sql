@@ -88,6 +88,9 @@ grant execute on function
     disarray.end_view_refresh,
     disarray.register_destination,
     disarray.claim_destination,
+    disarray.claim_destination_subject,
+    disarray.list_destination_stretch,
+    disarray.measure_destination,
     disarray.renew_destination,
     disarray.advance_destination,
     disarray.end_destination_turn,
@@ -145,6 +148,8 @@ grant execute on function
     disarray.forget_destination,
     disarray.resend_side_effects,
     disarray.start_backfill,
+    disarray.list_destination_stretch,
+    disarray.measure_destination,
     disarray.decide_backfill,
     disarray.set_backfill_pace
 to disarray_operator;
