@@ -62,9 +62,9 @@ def test_one_chunk_moves_the_size_by_one_step(durations: list[float], sizes: lis
     assert found == sizes
 
 
-def test_a_chunk_is_no_more_than_a_second_of_the_rate() -> None:
-    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=50) == 50
-    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=3) == 3
+def test_a_chunk_is_no_more_than_a_quarter_of_a_second_of_the_rate() -> None:
+    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=200) == 50
+    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=3) == 1
     assert bounded_rows(1, processing=PROCESSING, rate_limit=None) == 10
 
 

@@ -70,7 +70,7 @@ class Processing:
     max_concurrency: int = 2
     rate_limit: float | None = None  # rows a second, over all workers
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    target_seconds: float = 0.15
+    target_seconds: float = 0.1
     min_rows: int = 10
     max_rows: int = 50_000
     cut_ahead: int = 8

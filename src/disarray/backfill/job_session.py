@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from disarray.backfill.description import RepublishSpec, UpdateSpec, spec_of_document
+from disarray.backfill.lease_keeper import open_keeper
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
-from disarray.backfill.user_database.session import prepare_session
+from disarray.backfill.user_database.session import defer_durability, prepare_session
 from disarray.control.connections import SessionLimits, connect
 from disarray.errors import ConfigError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from disarray.backfill.description import BackfillSpec, Secret
     from disarray.backfill.kind import BackfillKind, KindOpener
+    from disarray.backfill.lease_keeper import LeaseKeeper
     from disarray.control.connections import Connection
 
 
@@ -29,13 +31,13 @@ if TYPE_CHECKING:
 class JobSession:
     """One job, seen from one thread: `control` and `target` are one connection where the table is in our database."""
 
-    dsn: str  # of disarray's own database
     job_id: int
     spec: BackfillSpec
     kind: BackfillKind
     control: Connection
     target: Connection
     marks: Marks | None
+    keeper: LeaseKeeper
 
     @property
     def is_one_database(self) -> bool:
@@ -59,19 +61,22 @@ def open_job(
     with (
         open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target),
         open_kind(target, spec) as opened,
+        open_keeper(dsn, lease_seconds=lease_seconds) as keeper,
     ):
         marks = None
+        if control is target:
+            defer_durability(control)
         if control is not target and isinstance(opened, UpdateKind):
             marks = Marks(opened.table.layout.schema, job_key)
             marks.prepare(target, create=opened.spec.update.create)
         yield JobSession(
-            dsn=dsn,
             job_id=job_id,
             spec=spec,
             kind=opened,
             control=control,
             target=target,
             marks=marks,
+            keeper=keeper,
         )
 
 

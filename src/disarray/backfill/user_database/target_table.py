@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from psycopg import sql
 
-from disarray.backfill.checksum import checksum_of_words
+from disarray.backfill.checksum import checksum_of_halves
 from disarray.backfill.table_layout import Column
-from disarray.backfill.user_database.fragments import hash_of, hash_words, listed_as_texts
+from disarray.backfill.user_database.fragments import measure_of
 from disarray.kernels.binary_copy import COPY_TYPES
 from disarray.model.description.destination import Load
 from disarray.model.segments import FIRST_US, datetime_of
@@ -44,13 +44,7 @@ def measure_table(loader: TableLoader, subject_key: str, spans: Sequence[Span]) 
         for type_text in [COPY_TYPES[field.type]]
     ]
     time = sql.Identifier(shape.target_name(shape.time))
-    statement = sql.SQL(
-        "select count(*), {words} from (select {hash} as hash from (select {texts} from (select {typed} from {table} "
-        "where {subject} = {key} and ({spans})) as typed) as texts) as hashed"
-    ).format(
-        words=hash_words(),
-        hash=hash_of(len(columns)),
-        texts=listed_as_texts(columns),
+    rows = sql.SQL("select {typed} from {table} where {subject} = {key} and ({spans})").format(
         # Their types may be wider than ours: what counts is the value.
         typed=sql.SQL(", ").join(
             sql.SQL("{0}::{1} as {0}").format(sql.Identifier(column.name), sql.SQL(column.type_text))
@@ -69,9 +63,10 @@ def measure_table(loader: TableLoader, subject_key: str, spans: Sequence[Span]) 
         else sql.SQL("false"),
     )
     with target_errors(loader.destination):
-        found = loader.connection.execute(statement).fetchone()
+        found = loader.connection.execute(measure_of(rows, columns)).fetchone()
     assert found is not None
-    return found[0], checksum_of_words(found[1:])
+    _, _, count, *sums = found
+    return count, checksum_of_halves(*sums)
 
 
 def _instant(at_us: int) -> sql.Literal:
