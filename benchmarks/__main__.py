@@ -32,7 +32,7 @@ RUNS = (
     Run("replay", "--turns 3"),
     Run("inbox", "--events 50000 --turns 2"),
     Run("table_source", "--rows 500000"),
-    Run("backfill", "--rows 500000 --sized-rows 200000 --seconds 10"),
+    Run("backfill", "--rows 500000 --sized-rows 200000 --turns 1 --seconds 10"),
     Run("agent_scan", "--files 20000"),
     Run("parse", "--megabytes 100 --large-megabytes 200"),
     Run("growth", "--large-megabytes 200"),
