@@ -25,8 +25,9 @@ java:
 demo: setup java ## a factory in disarray, on an embedded database; DEMO_ARGS=--keep leaves it running
 	@$(BIN)/disarray demo $(DEMO_ARGS)
 
-example: setup java ## a battery lab: charge throughput and equivalent full cycles of two cells
-	@cd examples/battery-lab && PATH="$(abspath $(BIN)):$$PATH" ./run
+EXAMPLES ?= battery-lab press-shop
+example: setup java ## a battery lab, and a press shop with a warehouse and a Delta table; EXAMPLES=press-shop runs one
+	@for name in $(EXAMPLES); do PATH="$(abspath $(BIN)):$$PATH" examples/$$name/run || exit 1; done
 
 test: setup java ## what a contributor runs before a pull request
 	$(BIN)/pytest $(PARALLEL) -m "not long" --durations=50 $(PYTEST_ARGS)

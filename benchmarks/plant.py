@@ -128,6 +128,10 @@ class BareRunner:
         """Run the kernel over the tasks."""
         return list(self._pool.map(kernel, tasks))
 
+    def beside(self, pool: str) -> BareRunner:
+        """Itself."""
+        return self
+
     def pulse(self) -> object:
         """Nobody watches it."""
         return None

@@ -65,7 +65,7 @@ def main() -> None:
             Goal(
                 f"{given.files} files of {given.rows_a_file} rows: time / bare kernels",
                 round(best["disarray"] / best["bare kernels"], 2),
-                3.0,
+                1.8,
                 at_least=False,
             )
         ],

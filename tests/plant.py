@@ -102,7 +102,7 @@ class Plant:
                     disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
                     disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower,
                     disarray.destination_position, disarray.view_position, disarray.file_part, disarray.part_delivery,
-                    disarray.conflict, disarray.side_effect
+                    disarray.conflict, disarray.side_effect, disarray.verification, disarray.subject_verification
                 """
             )
             for table in self.tables():

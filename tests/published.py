@@ -138,8 +138,10 @@ def _head(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
 
 
 def same(left: Number | None, right: Number | None) -> bool:
-    """Bit for bit: 0.0 is not -0.0."""
-    return repr(left) == repr(right)
+    """Bit for bit in one type: 0.0 is not -0.0. Where a metric turned from one type into the other, the same number."""
+    if left is None or right is None or isinstance(left, float) is isinstance(right, float):
+        return repr(left) == repr(right)
+    return Fraction(left) == Fraction(right)
 
 
 def violations(

@@ -100,7 +100,7 @@ OPTIONS = (
     ),
     Option(
         "agent.scan_every",
-        "1 s",
+        "500 ms",
         "how often roots are listed; a listing that takes long is followed by a pause nine times as long",
         Kind.LENGTH,
     ),

@@ -36,6 +36,14 @@ class StaleIncarnationError(LeaseLostError):
     """An instance of this name was started since. This process must stop."""
 
 
+class TargetFencedError(LeaseLostError):
+    """A target knows a later load than this one. Nothing was changed in it."""
+
+    def __init__(self, message: str, *, target_fence: int) -> None:
+        super().__init__(message)
+        self.target_fence = target_fence
+
+
 class StalePlanError(ControlError):
     """A segment changed since it was planned on. Nothing was changed; plan again."""
 
@@ -482,6 +490,10 @@ class DestinationUnavailableError(DestinationError):
 
 class DestinationMisfitError(DestinationError):
     """The target is not what it has to be: a table, a column, a key or a privilege is missing."""
+
+
+class DestinationConflictError(DestinationError):
+    """Somebody else wrote to the target at the same moment, and was first. Nothing was changed; try again soon."""
 
 
 class UnloadableRowsError(DestinationError):

@@ -62,6 +62,13 @@ def test_the_pause_grows_with_the_listing(listing_us: int, has_more: bool, pause
     assert schedule.until_next_us(DAY) == pytest.approx(pause_us, abs=1)
 
 
+def test_without_a_word_about_it_small_roots_are_listed_twice_a_second(tmp_path: Path) -> None:
+    settings = agent_settings(load(tmp_path, environment={}))
+    schedule = Schedule(settings.tiers, scan_every_us=settings.scan_every_us)
+    schedule.end(DAY, listing_us=1_000, has_more=False)
+    assert schedule.until_next_us(DAY) == SECOND // 2 - 1_000
+
+
 def test_the_settings_of_an_agent_are_those_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "disarray.toml").write_text(
         '[agent]\nspool_mb = 2\nignore = "*.bak, x*"\nscan_every = "5 s"\n'

@@ -22,8 +22,8 @@ from disarray.sinks.destination_shape import shape_of
 from disarray.sinks.destination_targets import definition_of
 from disarray.worker.process.backfill_kinds import WorkerKinds
 from tests.backfill.test_killed_backfills import live
+from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import URL, DestinationPlant
-from tests.sinks.test_destinations import LINE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:

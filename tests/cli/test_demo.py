@@ -47,7 +47,7 @@ def test_the_demo_ends_identical_and_is_kept_running_until_ctrl_c(tmp_path: Path
         if folder is not None:
             shutil.rmtree(folder)
     assert ended == 0, process.log
-    assert figures["verify"] == "identical"
+    assert (figures["verify"], figures["check"]) == ("identical", "identical")
     assert (figures["late_files"], figures["late_by"]) == (12, "3 days")
     assert len(figures["dead_letters"]) == 1
     assert "beyond the horizon" in figures["quarantined"][0]

@@ -62,6 +62,25 @@ def test_a_source_is_pulled_shown_paused_and_reset(run: Run, project: Connection
     assert decided == 1
 
 
+def test_a_table_that_is_there_already_is_loaded_and_show_says_how_far(
+    run: Run, project: Connection, environment: dict[str, str], tmp_path: Path
+) -> None:
+    environment["DISARRAY_WORKER_RUNNER"] = "in-process"
+    with (tmp_path / "disarray.toml").open("a") as description:
+        description.write('initial_load = "always"\nlimit = 2\nload_tasks = 1\n')
+    told = ran(run, "run", "historian", "--once")
+    assert "initial load of historian: 3 rows in 2 chunks delivered" in told
+    assert "initial load of historian: done" in told
+    shown = ran(run, "show", "historian")
+    assert "3 rows delivered, 0 had come before" in shown
+    assert "Initial load: done, 3 rows delivered in 2 chunks, " in shown
+    assert "Nothing is new" in ran(run, "run", "historian", "--once")
+    [listed] = json.loads(ran(run, "list", "--json"))
+    assert (listed["initial_load"]["state"], listed["initial_load"]["chunks_done"]) == ("done", 2)
+    ran(run, "reset", "historian", "--to", "now", "--reason", "again", "--by", "alice")
+    assert "Nothing is new" in ran(run, "run", "historian", "--once")
+
+
 def test_a_name_that_is_not_known_is_answered_with_the_nearest(run: Run, project: Connection) -> None:
     assert "did you mean 'historian'?" in ran(run, "show", "historan", code=1)
 

@@ -6,8 +6,9 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+import typer
 
-from disarray.cli.commands.verify import describe
+from disarray.cli.commands.verify import describe, share_of
 from disarray.control.hooks import register_hooks
 from disarray.engine.verification.sources import Unproven
 from disarray.engine.verification.verification_report import VerificationReport
@@ -64,7 +65,7 @@ def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     assert [line for line in found.stderr.splitlines() if line.startswith("…")] == [
         "… starting Spark",
         "… tools: reading the files again, subjects 1 to 1 of 1",
-        "… tools: comparing readings, files read: 1",
+        "… tools: comparing readings and rollups, files read: 1",
         "… tools: comparing metrics",
     ]
     document = json.loads(found.stdout)
@@ -87,3 +88,22 @@ def test_the_verdict_comes_first_and_sources_that_are_gone_are_named_beside_it()
     assert first == "verify: not proven"
     first, *_ = describe(report, is_identical=report.is_identical(allow_vanished=True))
     assert first == "verify: identical"
+
+
+@pytest.mark.parametrize(("text", "share"), [("1%", 0.01), ("0.5", 0.5), (" 100 %", 1.0), ("2.5%", 0.025)])
+def test_a_sample_is_a_percentage_or_a_share(text: str, share: float) -> None:
+    assert share_of(text) == share
+
+
+@pytest.mark.parametrize("text", ["0%", "101%", "a few", "1% or so", "nan", ""])
+def test_a_sample_that_is_no_share_is_refused_with_what_to_write(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"write 1% or 0\.01"):
+        share_of(text)
+
+
+def test_a_run_that_ran_out_of_time_says_how_many_subjects_are_left() -> None:
+    report = VerificationReport(subjects=3, subjects_left=1200, verified_before=2)
+    assert list(describe(report, is_identical=True))[2:] == [
+        "2 subjects were verified before this run was broken off",
+        "time ran out: 1,200 subjects are left, and come first in the next run with --budget",
+    ]

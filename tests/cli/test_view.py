@@ -48,7 +48,7 @@ def test_a_view_from_its_first_day_to_its_last(run: Run, plant: Plant, tmp_path:
     assert "syntax error" in broken.stderr
     assert "Nothing was changed" in broken.stderr
     [listed] = json.loads(run("view", "list", "--json").stdout)
-    assert (listed["name"], listed["applied_by"], listed["is_stale"]) == ("files", "ada", False)
+    assert (listed["name"], listed["applied_by"], listed["state"]) == ("files", "ada", "fresh")
     plant.rows(
         "update disarray.materialized_view set last_error = 'too slow', last_error_at = now() returning 1"
     )

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import claims, instances, queue
+from disarray.control import claims, files, instances, queue
+from disarray.control.files import Notification
 from disarray.control.queue import FetchPolicy
 
 if TYPE_CHECKING:
@@ -379,6 +380,55 @@ def test_a_page_of_a_list_is_read_from_where_it_begins(
     ):
         execution = execute_explained(session, statement)
         assert sum(scan.rows_read for scan in execution.of(table)) <= 150, statement
+
+
+def test_versions_that_wait_for_an_operator_are_found_among_many_files(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    connection.execute(
+        """
+        insert into disarray.file_info (
+            source_uri, subject_key, status, parked_hash, parked_at, first_seen_at, last_seen_at
+        )
+        select
+            'file:///' || number,
+            'S',
+            case when number % 1000 = 0 then 'parked' else 'processed' end::disarray.file_info_status,
+            case when number % 1000 = 0 then 'smaller' end,
+            case when number % 1000 = 0 then now() end,
+            now(),
+            now()
+        from generate_series(1, 20000) as number
+        """
+    )
+    connection.execute("analyze disarray.file_info")
+    session = connect()
+    statement = "select count(*) from disarray.list_quarantine()"
+    assert session.execute(statement.encode()).fetchone() == (20,)
+    assert sum(scan.rows_read for scan in execute_explained(session, statement).of("file_info")) <= 150
+
+
+def test_taking_files_in_touches_no_index_of_theirs(connection: Connection) -> None:
+    holder = instances.register_instance(connection, "Worker01")
+    count = 500
+    with connection.transaction():
+        files.enqueue_files(
+            connection,
+            [
+                Notification(f"file:///{number:06d}", "S", metadata={"content_hash": f"{number:064x}"})
+                for number in range(count)
+            ],
+        )
+        items = queue.fetch_items(connection, holder, FetchPolicy(limit=count))
+        claims.complete_items(connection, [item.queue_id for item in items], holder)
+        row = connection.execute(
+            """
+            select pg_stat_get_xact_tuples_updated(file.oid), pg_stat_get_xact_tuples_hot_updated(file.oid)
+            from pg_class as file
+            where file.oid = 'disarray.file_info'::regclass
+            """
+        ).fetchone()
+    assert row == (count, count)
 
 
 def test_a_shift_of_bases_folds_once_also_where_no_statistics_were_ever_taken(connection: Connection) -> None:

@@ -47,9 +47,12 @@ from disarray.control import (
     queue,
     raw_events,
     readings,
+    rebuilds,
+    replays,
     requests,
     runs,
     side_effects,
+    source_loads,
     sources,
     status,
     subject_commits,
@@ -57,6 +60,7 @@ from disarray.control import (
     tokens,
     values,
     verification,
+    verification_runs,
     views,
 )
 from disarray.control.commits import DatasetCommit, LeavingFile, Profile, SubjectCommit
@@ -269,12 +273,22 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     )  # fmt: skip
     assert [noted.new for noted in values.list_restatements(session, subject_key="CELL1")] == [9]
     assert [span.last_us for span in values.list_subjects(session)] == [2]
-    assert verification.list_verified_subjects(session, "CELL1") == ["CELL1"]
+    [verified] = verification_runs.list_verified_subjects(session, "CELL1")
+    assert verified.subject_key == "CELL1"
+    run_id = uuid.uuid4()
+    verification_runs.start_verification(session, run_id, selection={}, subjects=1, readings=2)
+    assert getattr(verification_runs.find_open_verification(session), "verification_id", None) == run_id
+    verification_runs.note_subject_verification(
+        session, run_id, "CELL1", verdict="different", readings=2, findings=[{}], finding_count=1
+    )
+    verification_runs.end_verification(session, run_id)
+    assert verification_runs.verification_state(session).different_keys == ["CELL1"]
     stored = verification.load_subject(session, "CELL1")
     assert [len(stored.fragments["cells"]), len(stored.segments["cells"])] == [1, 1]
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    everything_about_replays(session)
     everything_about_followers(session)
     everything_about_a_quarantine(session)
     everything_about_a_table(session)
@@ -287,14 +301,21 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     return {
         "next_batch", "record_deliveries", "note_deleted_deliveries", "list_batches", "list_spent_deliveries",
         "find_unknown_deliveries", "claim_source", "renew_source", "advance_source", "end_source_turn",
-        "decide_source", "list_sources",
+        "decide_source", "list_sources", "begin_source_load", "find_source_load", "settle_source_load",
+        "add_source_chunks", "claim_source_chunks", "renew_source_chunks", "complete_source_chunk",
+        "release_source_chunks", "end_source_load", "list_source_loads",
         "hand_over_items", "load_file_homes", "load_moving_files", "count_moving_files", "list_known_files",
         "queue_moves", "matching_rules", "note_matching", "list_unmatched_files",
         "find_sealed_segments", "begin_housekeeping", "end_housekeeping", "list_cold_segments", "list_expired_segments",
         "load_kept_fragments", "queue_compaction", "compact_segments", "seal_segments", "list_dead_lake_files",
         "doom_lake_files", "forget_lake_files", "find_unknown_lake_files", "oldest_claim_age", "forget_history",
+        "start_verification", "find_open_verification", "note_subject_verification", "end_verification",
+        "verification_state",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
         "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
+        "load_span_rollup_parts", "carry_bases", "distrust_segments",
+        "next_pending_rebuild", "measure_pending_rebuilds", "rebuild_progress",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
         "audit_origins", "load_base_chains", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
@@ -314,8 +335,34 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "number_sources", "name_sources", "clear_rows",
         "number_values", "rows_relation", "audit_dimensions", "audit_numbers",
         "put_view", "claim_view", "begin_view_refresh", "end_view_refresh", "list_views", "list_view_refreshes",
-        "drop_view",
+        "drop_view", "grant_view_creation", "revoke_view_creation",
     }  # fmt: skip
+
+
+def everything_about_replays(session: Connection) -> None:
+    """What is stored of CELL1 in a span, and its base carried on once more."""
+    span = {"from_us": 0, "to_us": 10}
+    found = replays.next_replayed_subject(session, None, datasets=["cells"], subjects=None, **span)
+    assert found == replays.ReplayedSubject("CELL1", "cells", 2)
+    assert replays.measure_replay(session, datasets=None, subjects=["CELL1"], **span).readings == 2
+    assert replays.newest_commit_seq(session, "CELL1", "cells") == 2
+    [stored] = replays.load_span_summaries(session, "cells", "CELL1", **span)
+    assert replays.load_last_summaries(session, "cells", "CELL1", before_us=10) == [stored]
+    assert len(replays.load_span_rollup_parts(session, "cells", "CELL1", **span)) == 1
+    piece = {
+        name: value for name, value in stored.items() if name not in ("dataset", "subject_key", "base_int")
+    }
+    metric = {"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": True, "unit": ""}
+    [carried] = session.execute(
+        "select base_int from disarray.carry_bases('cells', %s::json, 0, %s::json)",
+        (json.dumps([metric]), json.dumps([piece])),
+    ).fetchall()
+    assert carried == (stored["base_int"],)
+    assert replays.distrust_segments(session, "cells", "CELL1", segments=[99]) == 0
+    assert rebuilds.next_pending_rebuild(session, None, datasets=["cells"], subjects=None) is None
+    assert rebuilds.measure_pending_rebuilds(session, datasets=["cells"], subjects=["CELL1"]).subjects == 0
+    progress = rebuilds.rebuild_progress(session, "cells", "CELL1", since=datetime.now(UTC))
+    assert progress == rebuilds.RebuildProgress(is_pending=False, is_queued=False, last_error=None)
 
 
 def everything_about_the_api(session: Connection) -> set[str]:
@@ -439,6 +486,9 @@ def everything_about_destinations(session: Connection) -> set[str]:
     assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
+    destinations.restart_destination(session, "copy")
+    assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
+    destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
     size = destinations.measure_destination(session, "copy")
@@ -452,7 +502,8 @@ def everything_about_destinations(session: Connection) -> set[str]:
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
-        "forget_destination", "measure_destination", "list_destination_stretch", "claim_destination_subject",
+        "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
+        "measure_destination", "list_destination_stretch", "claim_destination_subject",
     }  # fmt: skip
 
 
@@ -540,11 +591,14 @@ def everything_about_backfills(session: Connection) -> set[str]:
     assert (job.state, job.chunks_done, job.chunks_dead) == ("done", 2, 2)
     assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
     assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
+    assert replays.list_backfill_findings(session, job_id) == []
+    replays.note_backfill_applied(session, job_id, files=0, rebuilds=0, **decision)
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
         "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
-        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill",
+        "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
+        "note_backfill_applied",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
         "list_active_backfills", "list_backfill_chunks", "live_health",
@@ -685,6 +739,10 @@ def everything_about_a_view(session: Connection) -> None:
     assert (known.commit_position, known.is_stale) == (position, False)
     assert [each.seconds for each in views.list_view_refreshes(session, "counts")] == [0.5]
     assert views.drop_view(session, "counts")
+    may_create = "select has_schema_privilege('disarray_views', 'telemetry', 'create')"
+    with views.creation_granted(session):
+        assert session.execute(may_create).fetchone() == (True,)
+    assert session.execute(may_create).fetchone() == (False,)
 
 
 def everything_about_a_definition(session: Connection) -> None:
@@ -819,6 +877,25 @@ def everything_about_a_source(session: Connection) -> None:
         session, batch, [delivered], dataset="cells", counts=counts, instance_name="Worker09"
     )
     assert queued.verdict == "enqueued"
+    source_loads.begin_source_load(
+        session, turn, plan={}, open_transactions=["3/1", "4/1"], key_end=[9], rows_estimated=1
+    )
+    load = source_loads.find_source_load(session, "historian", "readings")
+    assert load is not None
+    source_loads.settle_source_load(session, load.load_id, ["4/1"])
+    assert source_loads.add_source_chunks(session, load.load_id, cut_up_to=None, ends=[[5]], is_last=True)
+    first, last = source_loads.claim_source_chunks(session, load.load_id, holder, lease_seconds=60, limit=2)
+    assert source_loads.renew_source_chunks(session, load.load_id, holder, first.fence, lease_seconds=60) == 2
+    nothing = deliveries.BatchCounts(seen=0, taken=0)
+    for chunk in (first, last):
+        source_loads.complete_source_chunk(
+            session, load.load_id, chunk, holder, counts=nothing, read_under=None, reached=None, notices=["n"]
+        )
+    source_loads.release_source_chunks(
+        session, load.load_id, holder, first.fence, error=None, next_in=timedelta(0)
+    )
+    assert source_loads.end_source_load(session, load.load_id)
+    assert [told.state for told in source_loads.list_source_loads(session)] == ["done"]
     sources.end_source_turn(session, turn, next_in=timedelta(seconds=1))
     assert [told.rows_taken for told in deliveries.list_batches(session, source_name="historian")] == [1]
     assert deliveries.find_unknown_deliveries(session, ["file:///landing/1.parquet", "file:///x"]) == [

@@ -11,7 +11,10 @@ import pytest
 
 from disarray.backfill.job_file import parse_spec
 from disarray.config import default_config
+from tests.cli.conftest import report
 from tests.docs.transcripts import check_page
+from tests.plant import Plant
+from tests.worker.conftest import DATASET
 
 PAGE = Path(__file__).parents[2] / "docs" / "backfill.md"
 ORDERS = """
@@ -32,4 +35,7 @@ def test_every_command_of_the_page_prints_what_it_shows(
         parse_spec(tomllib.loads(other), shown="docs/backfill.md", config=default_config())
     with psycopg.connect(dsn) as connection:
         connection.execute(ORDERS)
-    check_page(PAGE, folder=tmp_path, environment={**in_process, "DISARRAY_DSN": dsn})
+    plant = Plant(tmp_path, dsn, description=DATASET)
+    plant.ingest(plant.write("T1/a.csv", report(0, 1)), plant.write("T2/a.csv", report(0)))
+    plant.pool.close()
+    check_page(PAGE, folder=tmp_path, environment={**in_process, "DISARRAY_STATE_DIR": str(tmp_path)})

@@ -29,6 +29,7 @@ BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 CHANGING = (
     (re.compile(r"written down \S+Z"), "written down THEN"),
     (re.compile(r"\b20[2-9]\d-\d\d-\d\d \d\d:\d\d:\d\dZ"), "THEN"),
+    (re.compile(r"\bcheck_\d+_\d+_\d+"), "check_THEN"),
     (re.compile(r"(?m)^seconds( +)[\d.]+$"), r"seconds\1N"),
     (re.compile(r"(expected +|written in )[\d.]+ s"), r"\1N s"),
     (re.compile(r'(?m)^roots = \["/[^"]+"\]$'), 'roots = ["HERE"]'),

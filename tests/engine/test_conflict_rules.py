@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.engine.runner import SparkRunner
+from disarray.engine.runner import InProcessRunner
 from disarray.engine.verification.verify import verify
 from tests.plant import Plant
 from tests.worker.test_conflicts import DESCRIPTION, HEADER, line
@@ -14,9 +14,7 @@ from tests.worker.test_conflicts import DESCRIPTION, HEADER, line
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from disarray.engine.runner import Runner
-
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
+pytestmark = pytest.mark.postgres
 
 
 @pytest.mark.parametrize(
@@ -28,9 +26,8 @@ pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.slow]
     ],
 )
 def test_the_recompute_finds_the_winners_of_every_rule_and_notices_another_arrival(
-    tmp_path: Path, dsn: str, spark_runner: Runner, rule: str, goes_by_arrival: bool
+    tmp_path: Path, dsn: str, rule: str, goes_by_arrival: bool
 ) -> None:
-    assert isinstance(spark_runner, SparkRunner)
     plant = Plant(tmp_path, dsn, description=DESCRIPTION.format(options=rule))
     plant.ingest(plant.write("T1/b.csv", HEADER + line(1, 7, 5.0, 1) + line(2, 7, 6.0, 1)))
     plant.ingest(plant.write("T1/a.csv", HEADER + line(1, 7, 4.0, 2) + line(3, 7, 3.0, 1)))
@@ -40,7 +37,7 @@ def test_the_recompute_finds_the_winners_of_every_rule_and_notices_another_arriv
         with plant.pool.connection() as connection:
             report = verify(
                 connection,
-                spark_runner.session,
+                InProcessRunner(),
                 plant.datasets,
                 lake=plant.place.lake,
                 subject_key=None,

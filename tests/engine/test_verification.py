@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import random
-import struct
-from typing import TYPE_CHECKING
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from pyspark.sql import Window
-from pyspark.sql import functions as F  # noqa: N812
 
 from disarray.control import blacklist, verification
+from disarray.control.verification_runs import find_open_verification, verification_state
+from disarray.engine.runner import InProcessRunner
+from disarray.engine.verification import ranges
+from disarray.engine.verification import verify as verify_module
+from disarray.engine.verification.record import VerificationRecord
+from disarray.engine.verification.selection import Selection
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verify import verify
 from tests.engine.verification_world import DESCRIPTION, report
@@ -22,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from disarray.engine.runner import SparkRunner
+    from disarray.engine.runner import Runner
     from disarray.engine.verification.comparison import Difference
     from disarray.engine.verification.verification_report import VerificationReport
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark]
+pytestmark = pytest.mark.postgres
 
 IN_TABLE = 'store = "timescale"'
 
@@ -34,13 +38,18 @@ IN_TABLE = 'store = "timescale"'
 class VerifiedPlant(Plant):
     """A plant that can be verified."""
 
-    runner: SparkRunner
-
-    def verify(self, subject_key: str | None = None) -> VerificationReport:
+    def verify(
+        self, subject_key: str | None = None, runner: Runner | None = None, **options: Any
+    ) -> VerificationReport:
         """Recompute everything, or one subject."""
         with self.pool.connection() as connection:
             return verify(
-                connection, self.runner.session, self.datasets, lake=self.place.lake, subject_key=subject_key
+                connection,
+                runner or InProcessRunner(),
+                self.datasets,
+                lake=self.place.lake,
+                subject_key=subject_key,
+                **options,
             )
 
     def fill(self, seed: int) -> None:
@@ -73,10 +82,9 @@ def key() -> str:
 
 
 @pytest.fixture
-def plant(tmp_path: Path, dsn: str, spark_runner: SparkRunner, key: str) -> Iterator[VerifiedPlant]:
+def plant(tmp_path: Path, dsn: str, key: str) -> Iterator[VerifiedPlant]:
     """A plant whose dataset has every kind of metric and aggregate."""
     built = VerifiedPlant(tmp_path, dsn, description=DESCRIPTION % {"key": key})
-    built.runner = spark_runner
     yield built
     built.pool.close()
 
@@ -92,6 +100,116 @@ def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: Ve
     assert found.files == 6
     assert found.bases > 100
     assert found.rollup_parts > 100
+
+
+@pytest.mark.spark
+def test_a_history_of_many_ranges_is_chained_and_a_bit_in_any_of_them_is_found(
+    plant: VerifiedPlant, spark_runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranges, "RANGE_READINGS", 40)
+    plant.fill(seed=6)
+    found = plant.verify(runner=spark_runner)
+    assert found.differences == []
+    assert found.is_identical()
+    [(last_us,)] = plant.rows("select max(segment_us) from disarray.segment where subject_key = 'T1'")
+    plant.rows(
+        f"""
+        update disarray.segment_metric set base_float = base_float + 1, before_float = before_float + 1
+        where subject_key = 'T1' and segment_us = {last_us} and base_float is not null returning 1
+        """
+    )
+    kinds = {each.what for each in plant.verify().differences}
+    assert kinds == {"metric base_float", "metric before_float", "metric over the whole history"}
+
+
+def test_a_sample_believes_what_it_leaves_out_and_checks_every_base_all_the_same(
+    plant: VerifiedPlant,
+) -> None:
+    plant.fill(seed=7)
+    [(segment_us, length_us)] = plant.rows(
+        """
+        select segment_us, segment_end_us - segment_us from disarray.segment
+        where subject_key = 'T1' order by segment_us offset 2 limit 1
+        """
+    )
+    assert isinstance(segment_us, int)
+    assert isinstance(length_us, int)
+    since = Selection(since_us=segment_us)
+    seed = next(
+        str(number)
+        for number in range(1000)
+        if not Selection(share=0.5, seed=str(number)).takes("T1", segment_us, length_us=length_us)
+    )
+    whole, later, some = (
+        plant.verify(selection=each) for each in (Selection(), since, Selection(share=0.5, seed=seed))
+    )
+    for found in (later, some):
+        assert found.is_identical(), found.differences
+        assert 0 < found.readings < whole.readings
+        assert found.bases == whole.bases
+    earlier_us = segment_us - 2 * length_us
+    plant.damage(
+        "update disarray.segment set digest = reverse(digest) "
+        f"where subject_key = 'T1' and segment_us = {earlier_us}"
+    )
+    assert plant.verify(selection=since).is_identical()
+    plant.damage(
+        "update disarray.segment_metric set base_int = base_int + 1 where subject_key = 'T1' "
+        f"and metric = 'readings' and channel = 'L' and piece = 0 and segment_us = {segment_us - length_us}"
+    )
+    [base] = plant.verify(selection=since).differences
+    assert (base.what, base.segment_us) == ("metric base_int", segment_us - length_us)
+
+
+def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects(
+    plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verify_module, "SUBJECTS_AT_ONCE", 1)
+    source = random.Random(8)
+    tools = [f"T{number}" for number in range(1, 5)]
+    plant.ingest(*(plant.write(f"{tool}/a.csv", report(source, hour=0, rows=40)) for tool in tools))
+    plant.damage(
+        """
+        update disarray.segment set digest = reverse(digest)
+        where (subject_key, segment_us) = (select 'T1', min(segment_us) from disarray.segment where subject_key = 'T1')
+        """
+    )
+    first = VerificationRecord(uuid.uuid4(), {})
+    with pytest.raises(InterruptedError):
+        plant.verify(record=first, on_step=Interruption(after="subjects 3 to 3"))
+    noted = "select subject_key, verdict from disarray.subject_verification order by verified_at"
+    assert [subject for subject, _ in plant.rows(noted)] == tools[:2]
+    with plant.pool.connection() as connection:
+        open_run = find_open_verification(connection)
+    assert open_run is not None
+    again = VerificationRecord(open_run.verification_id, {}, is_resumed=True)
+    found = plant.verify(record=again)
+    assert (found.verified_before, found.subjects, found.subjects_left) == (2, 2, 0)
+    assert sorted(map(repr, plant.rows(noted))) == [
+        "('T1', 'different')",
+        *(repr((tool, "identical")) for tool in tools[1:]),
+    ]
+    with plant.pool.connection() as connection:
+        assert find_open_verification(connection) is None
+        assert verification_state(connection).different_keys == ["T1"]
+    # No time at all is enough for one page, and the next run begins where this one ended.
+    seen = [
+        plant.verify(record=VerificationRecord(uuid.uuid4(), {}), budget_seconds=0.0).subjects_left
+        for _ in tools
+    ]
+    assert seen == [3, 3, 3, 3]
+    assert len(plant.rows("select distinct verification_id from disarray.subject_verification")) == 4
+
+
+class Interruption:
+    """Ends a run at a step."""
+
+    def __init__(self, *, after: str) -> None:
+        self.after = after
+
+    def __call__(self, step: str) -> None:
+        if self.after in step:
+            raise InterruptedError(step)
 
 
 def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:
@@ -225,22 +343,6 @@ def test_parked_contributions_count_for_nothing_and_numbers_that_wait_for_a_shif
     before = plant.rows("select segment_us from disarray.segment where segment_end_us <= 1761463800000000")
     assert len(before) > 0
     assert {each.segment_us for each in found.differences} == {segment_us for (segment_us,) in before}
-
-
-def test_a_running_sum_of_spark_is_a_left_fold_and_the_sum_of_a_group_is_not_relied_on(
-    spark_runner: SparkRunner,
-) -> None:
-    source = random.Random(5)
-    values = [source.choice([1e16, 1.0, -1e16, source.uniform(-1, 1)]) for _ in range(5000)]
-    rows = spark_runner.session.createDataFrame(list(enumerate(values)), "place long, x double")
-    order = Window.partitionBy(F.lit(1)).orderBy("place")
-    so_far = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    folded = rows.repartition(7).withColumn("total", F.sum("x").over(so_far)).orderBy("place").collect()
-    expected, total = [], values[0]
-    for number, value in enumerate(values):
-        total = total + value if number else value
-        expected.append(total)
-    assert [struct.pack("d", row["total"]) for row in folded] == [struct.pack("d", each) for each in expected]
 
 
 def test_sealed_segments_are_named_and_what_follows_from_them_is_verified(plant: VerifiedPlant) -> None:

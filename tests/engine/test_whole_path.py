@@ -40,7 +40,7 @@ def plant(tmp_path: Path, dsn: str, description: str) -> Iterator[Plant]:
 
 def verified(plant: Plant, runner: SparkRunner) -> VerificationReport:
     with plant.pool.connection() as connection:
-        return verify(connection, runner.session, plant.datasets, lake=plant.place.lake)
+        return verify(connection, runner, plant.datasets, lake=plant.place.lake)
 
 
 @pytest.mark.timeout(900)

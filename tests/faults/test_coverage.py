@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from disarray.failpoints import POINTS
-from tests.backfill import test_killed_backfills
+from tests.backfill import test_killed_backfills, test_rebuild, test_replay
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
-from tests.sinks import test_destination_faults, test_killed_senders, test_views
-from tests.sources import test_killed_deliveries, test_killed_drainers, test_killed_pullers
+from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
+from tests.sources import (
+    test_killed_deliveries,
+    test_killed_drainers,
+    test_killed_loaders,
+    test_killed_pullers,
+)
 
 
 def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
@@ -27,11 +32,15 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_deliveries.DELIVERIES,
         *test_killed_drainers.DRAINERS,
         *test_killed_pullers.PULLERS,
+        *test_killed_loaders.LOADERS,
         *test_producer.PRODUCERS,
         *test_views.VIEWS,
         *test_destination_faults.LOADERS,
+        *test_destination_pieces.POINTS,
         *test_killed_senders.SENDERS,
         *test_killed_senders.REPORTS,
         *test_killed_backfills.BACKFILLS,
+        *test_replay.REPLAYS,
+        *test_rebuild.REBUILDS,
     }
     assert killed == set(POINTS)

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from disarray.engine.verification import arrow_expressions
 from disarray.errors import ExpressionOverflowError
 from disarray.kernels.scanning.expressions import evaluate
 from disarray.model.description.format import ColumnType
 from disarray.model.expression.parser import parse_expression
-from disarray.model.expression.spark_sql import spark_sql
 from disarray.model.expression.type_check import type_of
 from tests.kernels.expression_reference import (
     COLUMNS,
@@ -26,8 +26,6 @@ from tests.kernels.expression_reference import (
 )
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from disarray.model.expression.tree import Expression
 
 
@@ -114,35 +112,27 @@ def _typed(value: Value, expression: Expression) -> Value:
     return float(value) if is_float and value is not None else value
 
 
-@pytest.fixture
-def spark(spark_session: SparkSession) -> SparkSession:
-    """Spark without compiled code: compiling takes far longer than 40 rows."""
-    session = spark_session.newSession()
-    session.conf.set("spark.sql.session.timeZone", "UTC")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    return session
-
-
-@pytest.mark.spark
-@pytest.mark.parametrize("ansi", ["true", "false"])
-def test_spark_gives_the_same_bits(spark: SparkSession, ansi: str) -> None:
-    spark.conf.set("spark.sql.ansi.enabled", ansi)
-    source = random.Random(f"spark {ansi}")
-    kinds = [kind for kind in ColumnType if kind is not ColumnType.TIMESTAMP]
-    rows = random_rows(source, 40)
-    table = table_of(rows)
-    expressions: list[Expression] = []
-    expected: list[list[Value]] = []
-    while len(expressions) < 200:
-        expression = random_expression(source, source.choice(kinds), source.randint(1, 5))
+@settings(max_examples=400, deadline=None)
+@given(
+    seed=st.integers(0, 2**63),
+    extreme=st.booleans(),
+    kind=st.sampled_from([kind for kind in ColumnType if kind is not ColumnType.TIMESTAMP]),
+)
+def test_the_expressions_of_verify_give_the_bits_of_a_row_by_row_evaluation(
+    seed: int, extreme: bool, kind: ColumnType
+) -> None:
+    source = random.Random(seed)
+    expression = random_expression(source, kind, source.randint(0, 5))
+    for row in random_rows(source, 12, extreme=extreme):
+        found = arrow_expressions.evaluate(expression, table_of([row])).to_pylist()[0]
         try:
-            expected.append(evaluate(expression, table).to_pylist())
-        except ExpressionOverflowError:
+            expected = _typed(evaluate_row(expression, row), expression)
+        except IntegerOverflowError:
             continue
-        expressions.append(expression)
-    frame = spark.createDataFrame(table)
-    texts = [f"{spark_sql(each, COLUMNS)} as c{number}" for number, each in enumerate(expressions)]
-    found = frame.selectExpr(*texts).toArrow()
-    for number, (text, values) in enumerate(zip(texts, expected, strict=True)):
-        assert list(map(bits, found.column(number).to_pylist())) == list(map(bits, values)), text
+        assert bits(found) == bits(expected)
+
+
+@pytest.mark.parametrize("text", ["i + 1", "i * 2", "abs(-i - 1)", "i - (-1)"])
+def test_whole_numbers_that_leave_int64_are_null_to_verify(text: str) -> None:
+    table = pa.table({"i": pa.array([2**63 - 1, 4])})
+    assert arrow_expressions.evaluate(parse_expression(text), table).is_valid().to_pylist() == [False, True]

@@ -22,7 +22,7 @@ from disarray.kernels.fragments.fragment_writer import (
 )
 from disarray.kernels.fragments.ordering import digest_table, in_canonical_order
 from disarray.kernels.parsing.readings import readings_schema
-from disarray.model.description.format import ColumnType
+from disarray.model.description.format import EVENT_US, POSITION, ColumnType
 from tests.kernels.conftest import HOUR_US, Desk, column, spec_of
 from tests.kernels.test_reading import HEADER, lines
 
@@ -62,6 +62,28 @@ def test_the_order_is_event_time_then_order_columns_with_nulls_first_then_positi
     ordered = in_canonical_order(table, ("order",))
     assert ordered.column("value").to_pylist() == [3, 1, 2, 4, 0]
     assert in_canonical_order(table, ()).column("value").to_pylist() == [3, 0, 1, 2, 4]
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.one_of(st.none(), st.integers(0, 2))), max_size=8),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 8),
+)
+def test_a_table_that_needs_no_sorting_is_told_from_one_that_does(
+    rows: list[tuple[int, int | None]], is_sorted: bool, is_by_order: bool, cut: int
+) -> None:
+    event_us = sorted(row[0] for row in rows) if is_sorted else [row[0] for row in rows]
+    table = readings(*((us, at, row[1], "") for at, (us, row) in enumerate(zip(event_us, rows, strict=True))))
+    # Positions that run against the rows, in two chunks: as when parts of a file were put together.
+    table = pa.concat_tables([table.slice(cut), table.slice(0, cut)])
+    names = [EVENT_US, *(["order"] if is_by_order else []), POSITION]
+
+    def key(row: dict[str, int | None]) -> list[tuple[bool, int]]:
+        return [(row[name] is not None, row[name] or 0) for name in names]
+
+    ordered = in_canonical_order(table, ("order",) if is_by_order else ())
+    assert ordered.to_pylist() == sorted(table.to_pylist(), key=key)
 
 
 values = st.one_of(st.none(), st.floats(allow_nan=False, allow_infinity=False))

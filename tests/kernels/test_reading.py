@@ -5,10 +5,13 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from disarray.kernels.parsing.candidates import Disposition
+from disarray.kernels.parsing.readings import count_dispositions
 from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.reading.blocks import hash_descriptor
 from disarray.kernels.reading.outcome import ReadReason, ReadStatus
@@ -32,6 +35,12 @@ def lines(first: int, last: int, *, value: float = 0.0) -> bytes:
         b"2024-01-%02dT%02d:%02d:00,%r\n" % (1 + at // 1440, at // 60 % 24, at % 60, value + at)
         for at in range(first, last)
     )
+
+
+@given(st.lists(st.sampled_from(Disposition), max_size=20))
+def test_every_line_is_counted_once(dispositions: list[Disposition]) -> None:
+    counted = count_dispositions(np.array(dispositions, dtype=np.uint8))
+    assert counted == {kind: dispositions.count(kind) for kind in Disposition}
 
 
 def test_a_new_file_is_read_whole(desk: Desk) -> None:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from disarray.kernels.parsing.columns import stamps_of
 from disarray.kernels.parsing.layouts import exact_stamp
 from disarray.kernels.parsing.numbers import NumberSyntax
 from disarray.kernels.parsing.rejects import RowRejected
@@ -148,3 +149,24 @@ def test_the_first_layout_that_fits_wins_row_by_row() -> None:
         us_of(datetime(2024, 2, 3, tzinfo=UTC)),
         us_of(datetime(2024, 3, 13, tzinfo=UTC)),
     ]
+
+
+@given(
+    st.lists(st.one_of(st.none(), st.integers(-(10**9), 10**9)), max_size=12),
+    st.sampled_from(["s", "ms", "us", "ns"]),
+    st.sampled_from([None, "UTC", "Europe/Berlin"]),
+    st.integers(0, 3),
+)
+def test_stamps_that_come_typed_are_the_same_with_and_without_empty_ones_among_them(
+    ticks: list[int | None], unit: str, zone: str | None, skipped: int
+) -> None:
+    column = pa.array(ticks, pa.timestamp(unit, tz=zone))[skipped:]  # one that does not begin with its buffer
+    # With an empty stamp at the end, no shortcut is taken.
+    whole = stamps_of(pa.concat_arrays([column, pa.nulls(1, column.type)]))
+    stamps = stamps_of(column)
+    assert stamps.ok.tolist() == whole.ok[:-1].tolist() == [tick is not None for tick in ticks[skipped:]]
+    assert stamps.us.tolist() == whole.us[:-1].tolist()
+    assert stamps.is_local.tolist() == [zone is None] * len(column)
+    if unit != "ns":
+        us = {"s": 1_000_000, "ms": 1_000, "us": 1}[unit]
+        assert stamps.us.tolist() == [(tick or 0) * us for tick in ticks[skipped:]]

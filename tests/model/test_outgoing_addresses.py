@@ -52,6 +52,8 @@ def test_only_what_is_named_may_be_asked_for(entry: str, host: str, port: int, a
         "::ffff:169.254.169.254",
         "64:ff9b::a9fe:a9fe",
         "2002:a9fe:a9fe::1",
+        "::169.254.169.254",
+        "64:ff9b:1::a9fe:a9fe",
     ],
 )
 def test_no_hook_reaches_a_metadata_service_whatever_is_allowed(address: str) -> None:
@@ -61,13 +63,14 @@ def test_no_hook_reaches_a_metadata_service_whatever_is_allowed(address: str) ->
 
 
 @pytest.mark.parametrize(
-    "address", ["127.0.0.1", "10.1.2.3", "192.168.0.7", "::1", "fd12::1", "::ffff:10.1.2.3"]
+    "address",
+    ["127.0.0.1", "10.1.2.3", "192.168.0.7", "::1", "fd12::1", "fec0::7", "::ffff:10.1.2.3", "::10.1.2.3"],
 )
 def test_a_name_that_leads_into_the_plant_needs_the_address_allowed_as_well(address: str) -> None:
     named = read_allow_list(["hooks.example.com"])
     assert "no public address" in str(named.refusal(ip_address(address), host="hooks.example.com", port=443))
     known = read_allow_list(
-        ["hooks.example.com", "10.0.0.0/8", "127.0.0.1", "192.168.0.7", "::1", "fd12::/16"]
+        ["hooks.example.com", "10.0.0.0/8", "127.0.0.1", "192.168.0.7", "::1", "fd12::/16", "fec0::/10"]
     )
     assert known.refusal(ip_address(address), host="hooks.example.com", port=443) is None
 

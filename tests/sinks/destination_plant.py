@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -24,6 +25,7 @@ from tests.plant import Plant
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination
     from disarray.sinks.destination_loader import LoadReport
 
@@ -42,7 +44,9 @@ class DestinationPlant(Plant):
         super().__init__(root, dsn, description=description)
         self.loaders = self.make_loaders()
 
-    def make_loaders(self, *, lease_seconds: int = 300) -> dict[str, DestinationLoader]:
+    def make_loaders(
+        self, *, lease_seconds: int = 300, cut_readings: int = 1_000_000, runner: Runner | None = None
+    ) -> dict[str, DestinationLoader]:
         """Loaders for what the file describes, each made known to the database."""
         found = {
             each.name: DestinationLoader(
@@ -50,7 +54,8 @@ class DestinationPlant(Plant):
                 lake=self.place.lake if hasattr(self, "place") else None,  # type: ignore[arg-type]
                 destination=each,
                 holder=self.place.holder,
-                settings=LoaderSettings(lease_seconds=lease_seconds),
+                settings=LoaderSettings(lease_seconds=lease_seconds, cut_readings=cut_readings),
+                runner=runner or self.place.runner,
             )
             for each in destinations_of(self.description, self.datasets)
         }
@@ -66,7 +71,15 @@ class DestinationPlant(Plant):
         """By destination, the rows that the target alone has, and those that it lacks; nothing where all is equal."""
         found = {}
         for name, loader in self.loaders.items():
-            has, wants = self.target_rows(loader.destination), self.answered_rows(loader.destination)
+            has, wants = (
+                # A subject that is no longer asked for stays as it was.
+                {
+                    row
+                    for row in rows
+                    if any(fnmatchcase(str(row[0]), each) for each in loader.destination.subjects)
+                }
+                for rows in (self.target_rows(loader.destination), self.answered_rows(loader.destination))
+            )
             if has != wants:
                 found[name] = (has - wants, wants - has)
         return found

@@ -5,14 +5,18 @@ Run as: python -m tests.sinks.loading_process DSN FOLDER
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from disarray.control import connections, instances
+from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
 from disarray.sinks.destination_file import load_destinations
-from disarray.sinks.destination_loader import DestinationLoader
+from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.store.lake import Lake
+
+CUT_READINGS = "DISARRAY_TEST_CUT_READINGS"
 
 
 def load_all(dsn: str, folder: Path) -> None:
@@ -24,7 +28,12 @@ def load_all(dsn: str, folder: Path) -> None:
             holder = instances.register_instance(connection, "Loader")
         for destination in load_destinations(file, datasets):
             loader = DestinationLoader(
-                pool=pool, lake=Lake(folder / "lake"), destination=destination, holder=holder
+                pool=pool,
+                lake=Lake(folder / "lake"),
+                destination=destination,
+                holder=holder,
+                settings=LoaderSettings(cut_readings=int(os.environ.get(CUT_READINGS, "1000000"))),
+                runner=InProcessRunner(),
             )
             loader.register()
             for _ in loader.load_due():

@@ -19,8 +19,9 @@ from deltalake import DeltaTable
 from disarray.control import destinations, instances
 from disarray.errors import DestinationMisfitError, DestinationUnavailableError
 from disarray.sinks import destination_loader
+from tests.crashes import striking
+from tests.sinks.destination_history import LINE, WHERE
 from tests.sinks.destination_plant import URL, DestinationPlant
-from tests.sinks.test_destinations import LINE, WHERE
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
@@ -155,6 +156,49 @@ def test_a_loader_that_wakes_up_after_its_lease_changes_nothing(
     assert after_the_other
     assert reports == []
     assert everything_in(plant) == after_the_other[0]
+
+
+def test_a_loader_of_a_former_definition_that_wakes_up_at_the_same_commit_changes_nothing(
+    build: Callable[[str], DestinationPlant],
+) -> None:
+    hourly = 'metric = "line.energy"\nevery = "{every}"'
+    plant = build(described("delta", what=hourly.format(every="1 h")))
+    plant.ingest(plant.write("L1/0.csv", deliveries(4)[0].text))
+    sleeper = plant.loaders["delta"]
+
+    def others_go_on() -> None:
+        plant.redefine(described("delta", what=hourly.format(every="30 min")))
+        plant.loaders = plant.make_loaders()
+        plant.load()
+        assert plant.differences() == {}
+
+    with striking("destination.claimed", others_go_on) as strike:
+        assert list(sleeper.load_due()) == []
+    assert strike.has_struck
+    assert plant.differences() == {}
+
+
+def test_a_load_that_comes_second_at_the_same_moment_is_tried_again_and_blames_nobody(
+    build: Callable[[str], DestinationPlant],
+) -> None:
+    plant = build(described("delta"))
+    first, second, *_ = (each for each in deliveries(4) if each.name.startswith("L1/"))
+    plant.ingest(plant.write(first.name, first.text))
+    plant.load()
+    plant.ingest(plant.write(second.name, second.text))
+
+    def others_load_all_of_it() -> None:
+        with plant.pool.connection() as connection:
+            destinations.decide_destination(connection, "delta", "republished", reason="a test", by="ada")
+        pass_time(plant, timedelta(hours=1))
+        plant.load()
+
+    with striking("destination.staged", others_load_all_of_it):
+        assert list(plant.make_loaders()["delta"].load_due()) == []
+    with plant.pool.connection() as connection:
+        [state] = destinations.list_destinations(connection)
+    assert (state.state, state.last_error) == ("current", None)
+    assert plant.differences() == {}
 
 
 def test_a_target_that_comes_back_is_caught_up_with_in_one_load_of_each_subject(
@@ -304,4 +348,10 @@ def test_a_dataset_that_is_defined_anew_is_loaded_anew_with_its_new_columns(
     plant.drain()
     pass_time(plant, timedelta(seconds=5))
     assert all(report.is_whole for report in plant.load())
+    assert plant.differences() == {}
+    # A column that is no longer declared stays in the table, and says nothing.
+    plant.redefine(described(what=what), is_on_purpose=True)
+    plant.loaders = plant.make_loaders()
+    plant.drain()
+    assert {report.destination for report in plant.load()} == set(TARGETS)
     assert plant.differences() == {}

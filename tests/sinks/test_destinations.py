@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import random
+import os
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from disarray.control import blacklist
 from disarray.control.destinations import decide_destination
-from tests.sinks.destination_plant import URL, DestinationPlant
-from tests.worker.deliveries import DATASET, deliveries, remove_and_allow
+from tests.sinks.destination_history import Definition, DestinationHistory
+from tests.sinks.destination_plant import DestinationPlant
+from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,41 +23,9 @@ if TYPE_CHECKING:
 
     from tests.databases import Databases
 
-LINE = DATASET % {"key": 'key = ["part"]'}
-WHAT = {
-    "readings": 'readings = "line"',
-    "shift": 'rollup = "line.shift"',
-    "quarter": 'rollup = "line.quarter"',
-    "energy": 'metric = "line.energy"\nevery = "1 h"',
-    "parts": 'metric = "line.parts"\nevery = "30 min"',
-    "newest": 'newest = "line"',
-}
 LOADS = ("upsert", "append", "replace")
-
-
-def described(where: str, load: str) -> str:
-    """A destination for each thing that can be loaded."""
-    if where == "delta":
-        return "".join(
-            f'[[destination]]\nname = "{name}"\n{what}\ndelta = "published/{name}"\n'
-            for name, what in WHAT.items()
-        )
-    return "".join(
-        f"""
-[[destination]]
-name = "{name}"
-{what}
-{where}
-table = "published.{name}"
-load = "{load}"
-create = true
-"""
-        for name, what in WHAT.items()
-    )
-
-
 CASES = [*((where, load) for where in ("same", "other") for load in LOADS), ("delta", "replace")]
-WHERE = {"delta": "delta", "same": 'database = "same"', "other": f'url = {{ env = "{URL}" }}'}
+HISTORIES = int(os.environ.get("DISARRAY_DESTINATION_HISTORIES", "2"))
 
 
 @pytest.mark.parametrize(("where", "load"), CASES)
@@ -69,21 +38,22 @@ def test_whatever_arrives_the_target_is_what_is_answered(
 ) -> None:
     # Without shrinking: a history is as short as it gets.
     @settings(
-        max_examples=2,
+        max_examples=HISTORIES,
         phases=[Phase.explicit, Phase.reuse, Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
     @given(seed=st.integers(0, 10_000))
     def check(seed: int) -> None:
         name = databases.create(template=template_database)
+        definition = Definition(where, load)
         plant = DestinationPlant(
             tmp_path_factory.mktemp("plant"),
             databases.dsn(name),
-            description=LINE + described(WHERE[where], load),
+            description=definition.text(),
             target_dsn=databases.dsn(databases.create()),
         )
         try:
-            history(plant, seed)
+            DestinationHistory(plant, definition, seed).run()
         finally:
             plant.pool.close()
             databases.discard(name)
@@ -91,28 +61,10 @@ def test_whatever_arrives_the_target_is_what_is_answered(
     check()
 
 
-def history(plant: DestinationPlant, seed: int) -> None:
-    generator = random.Random(seed)
-    arrived: list[Path] = []
-    for each in deliveries(seed):
-        for size in [*each.steps, len(each.text)]:
-            path = plant.write(each.name, each.text[:size])
-            plant.ingest(path)
-            if generator.random() < 0.5:
-                plant.load()
-                assert plant.differences() == {}
-        arrived.append(path)
-        if generator.random() < 0.3:
-            remove_and_allow(plant, generator.choice(arrived))
-    plant.load()
-    assert plant.differences() == {}
-    assert plant.load() == []
-
-
 @pytest.fixture
 def plant(tmp_path: Path, dsn: str, target_dsn: str) -> Iterator[DestinationPlant]:
     built = DestinationPlant(
-        tmp_path, dsn, description=LINE + described(WHERE["other"], "upsert"), target_dsn=target_dsn
+        tmp_path, dsn, description=Definition("other", "upsert").text(), target_dsn=target_dsn
     )
     yield built
     built.pool.close()

@@ -73,6 +73,8 @@ WRONG = {
     "port": (WEBHOOK.replace(".com/x", ".com:8443/x"), '"hooks.example.com:8443"'),
     "scheme": (WEBHOOK.replace("https:", "ftp:"), "a url such as"),
     "user in the url": (WEBHOOK.replace("https://", "https://ada:s3cret@"), "without a user"),
+    "slash in a password": (WEBHOOK.replace("https://", "https://ada:s3cret/44@"), "without a user"),
+    "port that is none": (WEBHOOK.replace(".com/x", ".com:s3cret/x"), "its host or its port cannot be read"),
     "line end in the url": (WEBHOOK.replace("/x", "/x\\r\\nHost: evil"), "a url such as"),
     "secret as text": (WEBHOOK + 'secret = "s3cret"\n', "a secret by reference"),
     "secret of two": (WEBHOOK + 'secret = { env = "A", file = "b" }\n', "a secret by reference"),
@@ -85,6 +87,8 @@ WRONG = {
     "negative limit": (WEBHOOK + "larger_than = -1\n", "a number from 0 on"),
     "metric": (WEBHOOK + "larger_than = { enrgy = 3 }\n", "did you mean 'energy'"),
     "dataset": (WEBHOOK + 'datasets = ["pres"]\n', "did you mean 'press'"),
+    "choice of characters": (WEBHOOK + 'datasets = ["[pq]*"]\n', "[ ] is no choice of characters here"),
+    "choice of subjects": (WEBHOOK + 'subjects = ["TOOL[07]"]\n', "write one pattern for each"),
     "timeout": (WEBHOOK + 'timeout = "5 min"\n', "a duration from"),
     "mailbox": (MAIL.replace("ada@example.com", "ada"), "an address such as"),
     "mailbox with a line end": (
@@ -139,6 +143,11 @@ def test_no_secret_is_stored_or_shown(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(ConfigError, match="an address that is allowed") as caught:
         refuse_unusable_hooks(settings)
     assert "t0ken" not in str(caught.value)
+    for url in "https://t0ken:12/34@hooks.example.com", "https://hooks.example.com:t0ken/x", "t0ken/x":
+        monkeypatch.setenv("HOOK_URL", url)
+        with pytest.raises(ConfigError, match="a url such as") as caught:
+            refuse_unusable_hooks(settings)
+        assert "t0ken" not in str(caught.value)
     monkeypatch.delenv("HOOK_SECRET")
     with pytest.raises(ConfigError, match="no secret in the environment variable HOOK_SECRET"):
         refuse_unusable_hooks(settings)

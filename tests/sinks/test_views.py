@@ -255,6 +255,36 @@ def test_a_view_that_others_build_on_is_not_dropped(viewed: ViewPlant) -> None:
     assert viewed.refresh() == []
 
 
+def test_views_over_readings_whose_columns_changed_are_made_anew_and_keep_no_worker_from_starting(
+    viewed: ViewPlant,
+) -> None:
+    viewed.declare("upon", query="select subject_key, 2 * readings as readings from telemetry.counts")
+    viewed.declare("peaks", query="select subject_key, max(peak) as readings from cells_running group by 1")
+    viewed.apply()
+    before = viewed.description.read_text()
+    after = before.replace('[dataset.metrics.peak]\nkind = "max"', '[dataset.metrics.lowest]\nkind = "min"')
+    viewed.redefine(after)
+    with viewed.pool.connection() as connection:
+        known = {each.name: each for each in views.list_views(connection)}
+    assert 'column "peak" does not exist' in str(known["peaks"].last_error)
+    assert "Mend its file and run: disarray view apply peaks" in str(known["peaks"].last_error)
+    assert known["counts"].last_error is None
+    assert known["counts"].is_stale
+    assert {each.name: each.error for each in viewed.refresh()} == {"counts": None, "upon": None}
+    assert (viewed.counted(), viewed.counted("telemetry.upon")) == ({"C1": 50}, {"C1": 100})
+    assert viewed.rows("select distinct matviewowner::text from pg_matviews") == [(views.OWNER,)]
+    # From here on they are refreshed like any other.
+    viewed.drain()
+    viewed.add_file(1)
+    viewed.advance(2)
+    [peaks] = [each for each in viewed.refresh() if each.error is not None]
+    assert "Run: disarray view apply peaks" in str(peaks.error)
+    assert viewed.counted() == {"C1": 100}
+    viewed.declare("peaks", query="select subject_key, min(lowest) as readings from cells_running group by 1")
+    viewed.description.write_text(after)
+    assert [plan.change for plan in viewed.apply()] == [ViewChange.NONE, ViewChange.NONE, ViewChange.REPLACE]
+
+
 def test_readers_are_never_blocked_and_see_one_state_or_the_other(viewed: ViewPlant) -> None:
     ended, seen, failures = threading.Event(), set[int](), list[str]()
 
@@ -386,6 +416,13 @@ def test_logins_with_no_more_than_their_roles_apply_and_refresh(plant: ViewPlant
             assert [done.error for done in ViewRefresher(pool, plant.place.holder).refresh_due()] == [None]
             with pool.connection() as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
                 connection.execute("create table telemetry.not_allowed ()")
+            # Nor as the owner of views, which a worker becomes to refresh one.
+            with pool.connection() as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(
+                    "set role disarray_views; create function telemetry.round(numeric) returns int return 1"
+                )
+            with pool.connection() as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute("select disarray.grant_view_creation()")
         with connections.connect(
             psycopg.conninfo.make_conninfo(plant.dsn, user=names["reader"], password="x")
         ) as reader:

@@ -172,18 +172,24 @@ def meters(seed: int, *, day: int) -> str:
 
 
 def numbers(connection: Connection) -> dict[str, list[list[str]]]:
-    """Every derived number, with all of its bits."""
+    """Every number that is derived from files, with all of its bits."""
     queries = {
-        "segments": "select dataset, subject_key, segment_us, readings, duplicates, digest from disarray.segment",
+        "segments": """
+            select dataset, subject_key, segment_us, readings, duplicates, digest
+            from disarray.segment
+            where dataset in ('tools', 'cells', 'meters')
+            """,
         "metrics": """
             select dataset, subject_key, metric, channel, segment_us, piece, points, total_float, total_int, base_float,
                 base_int, before_float, before_int
             from disarray.segment_metric
+            where dataset in ('tools', 'cells', 'meters')
             """,
         "rollups": """
             select dataset, subject_key, rollup, aggregate, channel, bucket_us, segment_us, label, points, value_float,
                 value_int, at_us, pivot, offset_sum, offset_square_sum
             from disarray.rollup
+            where dataset in ('tools', 'cells', 'meters')
             """,
         "readings": "select subject_key, event_at at time zone 'UTC', ordinal, watts from telemetry.meters_running",
         "parked": "select source_uri is not null, segment_us, readings from disarray.fragment where state = 'parked'",

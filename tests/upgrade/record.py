@@ -20,6 +20,7 @@ from disarray import embedded
 from disarray.control import connections, migrations
 from tests.plant import Plant
 from tests.upgrade.history import DESCRIPTION, HELD_BACK, numbers, write_history
+from tests.upgrade.neighbours import NEIGHBOURS, Neighbours, state_of, write_neighbours
 
 FOLDER = Path(__file__).parent
 # Stands for the folder of the plant, which is another one wherever the recording is unpacked.
@@ -34,10 +35,11 @@ def record(root: Path) -> Path:
             migrations.migrate(connection)
         home = root / "plant"
         home.mkdir()
-        plant = Plant(home, server.dsn, description=DESCRIPTION)
+        plant = Plant(home, server.dsn, description=DESCRIPTION + NEIGHBOURS)
         write_history(plant)
+        write_neighbours(Neighbours(plant, server.dsn))
         with plant.pool.connection() as connection:
-            found = numbers(connection)
+            found = {**numbers(connection), "neighbours": state_of(connection)}
         plant.pool.close()
         dump = _dump(server.dsn).replace(str(home), PLANT)
     finally:
@@ -46,7 +48,7 @@ def record(root: Path) -> Path:
     with tarfile.open(target, "x:xz", preset=9) as archive:
         _add(archive, "database.sql", dump)
         _add(archive, "numbers.json", json.dumps(found))
-        for part in ("inbox", "lake", HELD_BACK):
+        for part in ("inbox", "lake", "landing", HELD_BACK):
             archive.add(home / part, arcname=part, filter=_anonymous)
     return target
 

@@ -16,13 +16,15 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from disarray.control import blacklist, connections, files, quarantine
-from disarray.control.migrations import check_schema, migrate
-from disarray.errors import SchemaMissingError
+from disarray.control import backfills, blacklist, connections, files, quarantine
+from disarray.control.backfills import BackfillDecision
+from disarray.control.migrations import check_schema, known_migrations, migrate
+from disarray.errors import SchemaMissingError, SourceReplacedError
 from disarray.store.audit.audit import AuditSettings, audit
 from tests.control.test_schema import describe_functions, describe_relations, describe_types
 from tests.plant import Plant
 from tests.upgrade.history import DESCRIPTION, HELD_BACK, numbers
+from tests.upgrade.neighbours import EVENTS, NEIGHBOURS, Neighbours, state_of
 from tests.upgrade.record import FOLDER, PLANT
 
 if TYPE_CHECKING:
@@ -34,15 +36,21 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 RECORDINGS = sorted(FOLDER.glob("schema_*.tar.xz"))
+# Since this schema a recording holds more than files.
+FIRST_WITH_NEIGHBOURS = 26
 AT_REST = AuditSettings(
     patience=timedelta(0), since=timedelta(3650), orphans_after=timedelta(1), is_deep=True
 )
 
 
+def version_of(path: Path) -> int:
+    return int(path.name.partition(".")[0].removeprefix("schema_"))
+
+
 @pytest.fixture(params=RECORDINGS, ids=[path.name.partition(".")[0] for path in RECORDINGS])
 def recording(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """What an earlier program left behind: database, lake and files."""
-    folder = tmp_path / "recording"
+    folder: Path = tmp_path / request.param.name
     with tarfile.open(request.param) as archive:
         archive.extractall(folder, filter="data")
     return folder
@@ -73,10 +81,11 @@ def restored_dsn(server_dsn: str, template_database: str, recording: Path, home:
 
 
 @pytest.fixture
-def upgraded(restored_dsn: str) -> Iterator[Connection]:
+def upgraded(restored_dsn: str, recording: Path) -> Iterator[Connection]:
     with connections.connect(restored_dsn) as connection:
-        with pytest.raises(SchemaMissingError, match="disarray db migrate"):
-            check_schema(connection)
+        if version_of(recording) < known_migrations()[-1].version:
+            with pytest.raises(SchemaMissingError, match="disarray db migrate"):
+                check_schema(connection)
         migrate(connection)
         check_schema(connection)
         yield connection
@@ -86,8 +95,9 @@ def upgraded(restored_dsn: str) -> Iterator[Connection]:
 def plant(upgraded: Connection, restored_dsn: str, recording: Path, home: Path) -> Iterator[Plant]:
     """The plant goes on with this program."""
     assert upgraded
-    built = Plant(home, restored_dsn, description=DESCRIPTION)
-    for part in ("inbox", "lake"):
+    has_neighbours = version_of(recording) >= FIRST_WITH_NEIGHBOURS
+    built = Plant(home, restored_dsn, description=DESCRIPTION + (NEIGHBOURS if has_neighbours else ""))
+    for part in ("inbox", "lake", "landing") if has_neighbours else ("inbox", "lake"):
         # With times of today: what nothing names is left alone for a day.
         shutil.copytree(recording / part, home / part, dirs_exist_ok=True, copy_function=shutil.copyfile)
     yield built
@@ -134,7 +144,38 @@ def test_an_upgraded_schema_is_that_of_a_new_database(upgraded: Connection, conn
 
 
 def test_an_upgrade_changes_no_number(upgraded: Connection, recording: Path) -> None:
-    assert numbers(upgraded) == json.loads((recording / "numbers.json").read_text())
+    recorded = json.loads((recording / "numbers.json").read_text())
+    neighbours = recorded.pop("neighbours", None)
+    assert numbers(upgraded) == recorded
+    assert neighbours is None or state_of(upgraded) == neighbours
+
+
+@pytest.mark.parametrize("recording", RECORDINGS[-1:], ids=["newest"], indirect=True)
+def test_what_was_under_way_in_an_upgraded_database_is_brought_to_its_end(
+    plant: Plant, restored_dsn: str, recording: Path
+) -> None:
+    neighbours = Neighbours(plant, restored_dsn)
+    neighbours.drain_inbox()
+    plant.drain()
+    assert plant.rows("select count(*) from disarray.raw_event where state = 'done'") == [(2 * EVENTS,)]
+    with pytest.raises(SourceReplacedError):
+        neighbours.pull()
+    shutil.copytree(recording / HELD_BACK / "meters", plant.inbox / "meters", dirs_exist_ok=True)
+    plant.ingest(plant.inbox / "meters/M1/between.csv")
+    neighbours.load()
+    neighbours.refresh()
+    [counted] = plant.rows("select count(*) from telemetry.meters_running")
+    assert [counted] == plant.rows("select count(*) from published.meters")
+    assert [counted] == plant.rows("select sum(readings) from telemetry.meter_counts")
+    with plant.pool.connection() as connection:
+        [begun] = [job for job in backfills.list_backfills(connection) if job.state == "paused"]
+        backfills.decide_backfill(
+            connection, begun.job_id, BackfillDecision.RESUMED, reason="Monday", by="ada"
+        )
+        neighbours.run_job(begun.job_id)
+        [ended] = backfills.list_backfills(connection, job_id=begun.job_id)
+    assert (ended.state, ended.verdict) == ("done", "verified")
+    assert plant.rows("select distinct touched, effects from shop.orders") == [(2, 2)]
 
 
 def digest_rows_anew(plant: Plant) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from disarray.agent.monitoring import AgentFigures, metrics_text
+from disarray.control import views
 from disarray.control.destinations import register_destination
 from disarray.control.timings import BOUNDS_SECONDS, Timings
 from tests.web.conftest import report
@@ -122,6 +124,10 @@ def named_in(text: str) -> set[str]:
 def test_dashboard_and_alerts_name_only_what_is_exported(plant: Plant, ada: Client, late: str) -> None:
     with plant.pool.connection() as connection:
         register_destination(connection, "hourly", dataset="tools", definition={}, subject_patterns=["*"])
+        views.put_view(
+            connection, "counts", schema_name="telemetry", definition="select 1 as one", unique_key=["one"],
+            depends_on=["tools"], at_most_every=timedelta(minutes=1), timeout_seconds=60, by="ada", is_built=False,
+        )  # fmt: skip
     samples(ada)  # so that requests were timed
     exported = {name for name, _ in samples(ada)}
     dashboard = json.loads((DEPLOY / "grafana" / "disarray.json").read_text())

@@ -16,7 +16,7 @@ from disarray.control import values
 from disarray.model.segments import microseconds_of
 from tests.arrivals import DATASETS, Arrivals
 from tests.plant import Plant
-from tests.published import ROUNDING, published, violations
+from tests.published import ROUNDING, published, same, violations
 from tests.worker.soundness import assert_all_holds
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Reader:
             ]
             if number is None or not covering:
                 was = before[series].at(at_us) if series in before else None
-                if number is None or repr(was) != repr(number):
+                if number is None or not same(was, number):
                     # Gone, of a metric that is no more, or so new that nobody had used it.
                     del self.claims[key]
                     continue
@@ -235,6 +235,8 @@ def check(plant: Plant, seed: int) -> Number:
 @settings(SETTINGS, max_examples=6)
 # An extreme without a base after the change: the row of its segment is written anew and needs no shift.
 @example(seed=1824)
+# A metric turns from float to int, and some of its values stay the same number: 0.0 and 0.
+@example(seed=48)
 @given(seed=st.integers(0, 2**32))
 def test_the_ledger_leads_from_some_published_values_to_those_of_now(plant: Plant, seed: int) -> None:
     check(plant, seed)

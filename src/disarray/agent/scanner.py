@@ -1,7 +1,7 @@
 """The agent's own scan: what is under the roots is the truth, whatever anybody announced.
 
-File-system events are not used: they do not cross NFS or SMB, they overflow in silence, and a scan every second is
-as fast as the rest of the pipeline.
+File-system events are not used: they do not cross NFS or SMB, they overflow in silence, and a scan twice a second
+is as fast as the rest of the pipeline.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from disarray.errors import (
     ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
+    HandedBackError,
     LeaseLostError,
     TimeLimitError,
 )
@@ -197,7 +198,7 @@ class ChunkWorker:
             raise
         except TimeLimitError as error:
             self._shorten(chunk, str(error))
-        except DatabaseBusyError as error:
+        except (DatabaseBusyError, HandedBackError) as error:
             self._fail(chunk, str(error), is_to_blame=False)
         except BackfillTargetError as error:
             self._fail(chunk, str(error), is_to_blame=False)

@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, assert_never
 
 from disarray.errors import ConfigError
+from disarray.model.duration import format_duration
+from disarray.model.segments import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,6 +23,8 @@ class KindName(StrEnum):
 
     UPDATE = "update"  # columns of a user's own table are set
     REPUBLISH = "republish"  # a destination is loaded anew
+    REBUILD = "rebuild"  # subjects are moved to the definition in force, one after the other
+    REPLAY = "replay"  # subjects are made once more from their files, and compared with what is stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +178,86 @@ class UpdateSpec(JobSpec):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What is replayed: the segments of some subjects that start in a span, under the definitions of `versions`.
+
+    Where `last_us` is given, the span begins so long before the job does; its start writes out `from_us`.
+    """
+
+    datasets: tuple[str, ...] | None = None  # None: every one that is described
+    subjects: tuple[str, ...] | None = None
+    last_us: int | None = None
+    from_us: int = FIRST_US
+    to_us: int = LAST_US
+    allows_vanished: bool = False  # what is kept of files that are gone stands in for them
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # dataset → parsing, scanning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplaySpec(JobSpec):
+    """Subjects are made once more from their files, into scratch, and compared with what is stored."""
+
+    kind: ClassVar = KindName.REPLAY
+    url: ClassVar[Secret | None] = None
+    first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
+    allows_changes: ClassVar[bool] = False
+
+    replay: Replay
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return ", ".join(self.replay.datasets or ("every dataset",))
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        span = "" if self.replay.last_us is None else f", the last {format_duration(self.replay.last_us)}"
+        subjects = f" of {', '.join(self.replay.subjects)}" if self.replay.subjects else ""
+        return f"makes {self.target}{subjects} once more from the files{span}, and compares"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "readings, segments, summaries, bases and rollup parts, to the bit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebuild:
+    """Which subjects are moved to the definitions of `versions`, which are in force when the job starts."""
+
+    subjects: tuple[str, ...] | None = None
+    versions: dict[str, tuple[str, str]] = field(default_factory=dict)  # dataset → parsing, scanning
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildSpec(JobSpec):
+    """Subjects are moved to the definition in force one after the other, each with one commit."""
+
+    kind: ClassVar = KindName.REBUILD
+    url: ClassVar[Secret | None] = None
+    first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
+    allows_changes: ClassVar[bool] = False
+
+    rebuild: Rebuild
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return ", ".join(sorted(self.rebuild.versions))
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        return f"makes the numbers of {self.target} anew, subject after subject"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "each subject made once more from its files, to the bit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RepublishSpec(JobSpec):
     """All subjects of a destination are loaded anew; a row is a subject."""
 
@@ -213,7 +297,7 @@ class RepublishSpec(JobSpec):
 
 
 # One member for each kind.
-BackfillSpec: TypeAlias = UpdateSpec | RepublishSpec
+BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec | RepublishSpec
 
 
 def document_of_spec(spec: BackfillSpec) -> dict[str, Any]:
@@ -241,6 +325,24 @@ def spec_of_document(kind: str, document: Mapping[str, Any]) -> BackfillSpec:
             return _update_of_document(document, common)
         case KindName.REPUBLISH:
             return RepublishSpec(destination=document["destination"], **common)
+        case KindName.REBUILD:
+            rebuild = dict(document["rebuild"])
+            subjects = rebuild["subjects"]
+            return RebuildSpec(
+                rebuild=Rebuild(
+                    subjects=None if subjects is None else tuple(subjects),
+                    versions={name: (parse, scan) for name, (parse, scan) in rebuild["versions"].items()},
+                ),
+                **common,
+            )
+        case KindName.REPLAY:
+            replay = dict(document["replay"])
+            lists = {
+                name: None if replay[name] is None else tuple(replay[name])
+                for name in ("datasets", "subjects")
+            }
+            versions = {name: (parse, scan) for name, (parse, scan) in replay["versions"].items()}
+            return ReplaySpec(replay=Replay(**{**replay, **lists, "versions": versions}), **common)
         case _:
             assert_never(name)
 

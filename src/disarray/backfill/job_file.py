@@ -12,6 +12,10 @@ from disarray.backfill.description import (
     HealthLimits,
     KindName,
     Processing,
+    Rebuild,
+    RebuildSpec,
+    Replay,
+    ReplaySpec,
     RepublishSpec,
     RetryPolicy,
     Secret,
@@ -57,6 +61,9 @@ class Sizes:
 
 _SIZES = {
     KindName.UPDATE: Sizes(10, 50_000, LARGEST_CHUNK),
+    # A chunk is a subject: what counts as rows are its readings.
+    KindName.REPLAY: Sizes(10, 50_000, LARGEST_CHUNK),
+    KindName.REBUILD: Sizes(10, 50_000, LARGEST_CHUNK),
     # Subjects: what was loaded of each is kept with the chunk.
     KindName.REPUBLISH: Sizes(1, 100, 500),
 }
@@ -98,6 +105,11 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
             )
         case KindName.REPUBLISH:
             spec = RepublishSpec(destination=_republish(root.table("republish", "republish")), **common)
+        case KindName.REBUILD:
+            root.refuse("kind", "a rebuild is started by: disarray rebuild --as-job")
+            spec = RebuildSpec(rebuild=Rebuild(), **common)
+        case KindName.REPLAY:
+            spec = ReplaySpec(replay=_replay(root.table("replay", "replay")), **common)
         case _:
             assert_never(kind)
     root.close()
@@ -143,6 +155,17 @@ def _update(table: Table) -> Update:
         set_columns=set_columns,
         version=table.optional("version", text, XMIN),
         create=table.optional("create", boolean, False),
+    )
+    table.close()
+    return found
+
+
+def _replay(table: Table) -> Replay:
+    found = Replay(
+        datasets=table.optional("datasets", several(text, at_least=1), None),
+        subjects=table.optional("subjects", several(text, at_least=1), None),
+        last_us=table.optional("last", duration(at_least=SECOND), None),
+        allows_vanished=table.optional("vanished", one_of("refuse", "allow"), "refuse") == "allow",
     )
     table.close()
     return found

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import RepublishSpec, UpdateSpec, spec_of_document
+from disarray.backfill.description import (
+    RebuildSpec,
+    ReplaySpec,
+    RepublishSpec,
+    UpdateSpec,
+    spec_of_document,
+)
 from disarray.backfill.lease_keeper import open_keeper
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
@@ -90,6 +96,11 @@ def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[Bac
             raise ConfigError(
                 f"backfill '{spec.name}' loads {spec.target}, for which this process lacks the project. Nothing was "
                 "changed; a worker goes on with it"
+            )
+        case ReplaySpec() | RebuildSpec():
+            raise ConfigError(
+                f"backfill '{spec.name}' is a {spec.kind}: it needs Spark and the lake, and compares while it runs. "
+                "Nothing was changed. A worker goes on with it, and so does: disarray backfill resume"
             )
         case _:
             assert_never(spec)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from disarray.backfill.checksum import add_checksums
@@ -17,6 +17,7 @@ from disarray.errors import (
     DatabaseBusyError,
     DatabaseUnavailableError,
     DefinitionChangedError,
+    DestinationConflictError,
     DestinationMisfitError,
     DestinationUnavailableError,
     InvalidRequestError,
@@ -81,10 +82,12 @@ class RepublishKind:
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:
         """Load the subjects of a chunk, and measure what the target has of each."""
+        # Whoever has the chunk has the turns of its subjects.
+        loader = replace(self.loader, holder=chunk.holder)
         loaded = []
         for subject in self._subjects(connection, chunk.cursor_from, chunk.cursor_to):
             with _own_errors():
-                report = self.loader.load_whole(subject.subject_key)
+                report = loader.load_whole(subject.subject_key)
                 failpoint("backfill.republished", connection, about=subject.subject_key)
                 with self.loader.open_checked() as target:
                     has = target_rows(target, subject.subject_key, (EVERYTHING,))
@@ -169,6 +172,6 @@ def _own_errors() -> Iterator[None]:
     except (UnloadableRowsError, ReadingsGoneError) as error:
         # Readings that a pass moved on are found by the next attempt; those of a lake that is not here never are.
         raise BackfillChunkError(str(error)) from error
-    except DefinitionChangedError as error:
-        # A rebuild is pending.
+    except (DefinitionChangedError, DestinationConflictError) as error:
+        # A rebuild is pending, or somebody else wrote to the target at the same moment.
         raise DatabaseBusyError(str(error)) from error

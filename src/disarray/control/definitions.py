@@ -47,12 +47,9 @@ class PendingRebuild:
         return Version(self.parse_version, self.scan_version)
 
 
-def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:
-    """Make a definition known; one never seen is put in force, and as many rebuilds as this answers are queued.
-
-    One that was superseded is refused, unless it is put in force again on purpose.
-    """
-    metrics = [
+def metric_documents(dataset: Dataset) -> list[dict[str, object]]:
+    """The metrics of a definition as the database knows them: what carries values from segment to segment."""
+    return [
         {
             "name": metric.name,
             "kind": metric.kind.value,
@@ -63,17 +60,28 @@ def register_dataset(connection: Connection, dataset: Dataset, *, is_on_purpose:
         }
         for metric in dataset.metrics
     ]
+
+
+def register_dataset(
+    connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False, queues: bool = True
+) -> int:
+    """Make a definition known; one never seen is put in force, and as many rebuilds as this answers are queued.
+
+    One that was superseded is refused, unless it is put in force again on purpose. Without `queues`, subjects wait for
+    whoever queues them one by one.
+    """
     return fetch_value(
         connection,
         int,
-        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s)",
+        "select disarray.register_dataset(%s, %s, %s, %s::json, %s::jsonb, %s, %s)",
         (
             dataset.name,
             dataset.parse_version,
             dataset.scan_version,
             written_text(dataset),
-            json.dumps(metrics),
+            json.dumps(metric_documents(dataset)),
             is_on_purpose,
+            queues,
         ),
     )
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from disarray.control.calls import call, fetch_records, fetch_rows
+from disarray.control.calls import call, fetch_records, fetch_rows, fetch_value
 from disarray.control.files import Enqueued, Verdict
 from disarray.control.metadata import as_jsonb
-from disarray.control.translation import translated_errors
+from disarray.control.queue import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,10 +77,12 @@ class SpentDelivery:
 
 def begin_batch(connection: Connection, source_name: str, *, run_id: UUID) -> Batch:
     """A new batch, which nobody else has; nothing is written."""
-    with translated_errors():
-        row = connection.execute("select disarray.next_batch()").fetchone()
-    assert row is not None
-    return Batch(batch_no=row[0], source_name=source_name, run_id=run_id)
+    return Batch(batch_no=next_batch(connection), source_name=source_name, run_id=run_id)
+
+
+def next_batch(connection: Connection) -> int:
+    """The number of a new batch, greater than every one before."""
+    return fetch_value(connection, int, "select disarray.next_batch()")
 
 
 def record_deliveries(
@@ -93,6 +95,7 @@ def record_deliveries(
     instance_name: str,
     cursor_from: str | None = None,
     cursor_to: str | None = None,
+    lane: Lane = Lane.LIVE,
 ) -> list[Enqueued]:
     """Store a batch and queue its files to be read.
 
@@ -103,7 +106,8 @@ def record_deliveries(
         """
             select source_uri, queue_id, verdict
             from disarray.record_deliveries(
-                %s, %s, %s, %s, %s, %s, %s, %s, %b::text[], %b::text[], %b::bigint[], %b::bigint[]
+                %s, %s, %s, %s, %s, %s, %s, %s, %b::text[], %b::text[], %b::bigint[], %b::bigint[],
+                %s
             )
             """,
         (
@@ -119,6 +123,7 @@ def record_deliveries(
             [file.subject_key for file in files],
             [file.rows for file in files],
             [file.bytes for file in files],
+            str(lane),
         ),
     )
     return [Enqueued(source_uri, queue_id, Verdict(verdict)) for source_uri, queue_id, verdict in rows]

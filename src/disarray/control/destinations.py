@@ -23,13 +23,18 @@ class _Claimed:
     commit_seq: int
     newest_seq: int
     is_whole_due: bool
+    is_sweep_due: bool
     fence: int
+    known_fences: Sequence[int] | None
     failure_count: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTurn:
-    """The turn to load one subject: from the commits after `commit_seq` to the newest, or all that there is."""
+    """The turn to load one subject: from the commits after `commit_seq` to the newest, or all that there is.
+
+    `known_fences` are of former loads of it that the target may have: None where that was not written down yet.
+    """
 
     destination: str
     subject_key: str
@@ -37,7 +42,9 @@ class LoadTurn:
     commit_seq: int
     newest_seq: int
     is_whole_due: bool
+    is_sweep_due: bool
     fence: int
+    known_fences: Sequence[int] | None
     failure_count: int
     holder: Holder
 
@@ -51,6 +58,13 @@ class LoadTurn:
             self.holder.incarnation,
             self.fence,
         )
+
+    def follows(self, target_fence: int) -> bool:
+        """Whether a target that was last loaded under a fence has what this database believes it to have.
+
+        Nobody knows what it has under 0, or under the negative of a fence: pieces of that load are missing.
+        """
+        return target_fence > 0 and (self.known_fences is None or target_fence in self.known_fences)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,7 +216,9 @@ def _turn(destination: str, holder: Holder, claimed: _Claimed) -> LoadTurn:
         commit_seq=claimed.commit_seq,
         newest_seq=claimed.newest_seq,
         is_whole_due=claimed.is_whole_due,
+        is_sweep_due=claimed.is_sweep_due,
         fence=claimed.fence,
+        known_fences=claimed.known_fences,
         failure_count=claimed.failure_count,
         holder=holder,
     )
@@ -218,25 +234,59 @@ def renew_destination(connection: Connection, turn: LoadTurn, *, lease_seconds: 
 
 
 def advance_destination(
-    connection: Connection, turn: LoadTurn, *, rows_loaded: int, rows_deleted: int, seconds: float
+    connection: Connection,
+    turn: LoadTurn,
+    *,
+    rows_loaded: int,
+    rows_deleted: int,
+    seconds: float,
+    is_target_touched: bool = True,
 ) -> None:
     """Note that the subject is loaded up to the newest commit of the turn, and give it back; or `LeaseLostError`."""
     call(
         connection,
-        "select disarray.advance_destination(%s, %s, %s, %s, %s, %s, %s, %s, %s)",
-        (*turn.key, turn.newest_seq, rows_loaded, rows_deleted, seconds),
+        "select disarray.advance_destination(%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        (*turn.key, turn.newest_seq, rows_loaded, rows_deleted, seconds, is_target_touched),
     )
 
 
 def end_destination_turn(
-    connection: Connection, turn: LoadTurn, *, next_in: timedelta, error: str | None = None
+    connection: Connection,
+    turn: LoadTurn,
+    *,
+    next_in: timedelta,
+    error: str | None = None,
+    target_fence: int | None = None,
 ) -> None:
-    """Give the turn back without having loaded: when it is due again, and what went wrong with this subject."""
+    """Give the turn back without having loaded: when it is due again, and what went wrong with this subject.
+
+    `target_fence` is one that the target has and that this database never gave out: everything is loaded next.
+    """
     call(
         connection,
-        "select disarray.end_destination_turn(%s, %s, %s, %s, %s, %s, %s)",
-        (*turn.key, next_in, error),
+        "select disarray.end_destination_turn(%s, %s, %s, %s, %s, %s, %s, %s)",
+        (*turn.key, next_in, error, target_fence),
     )
+
+
+def restart_destination(connection: Connection, destination: str) -> None:
+    """Load everything anew, because the target has nothing any more."""
+    call(connection, "select disarray.restart_destination(%s)", (destination,))
+
+
+def list_unasked_subjects(connection: Connection, destination: str, subjects: Sequence[str]) -> list[str]:
+    """Of the subjects that a target has, those that the destination is not to have."""
+    return fetch_value(
+        connection,
+        list,
+        "select disarray.list_unasked_subjects(%s, %s::text[])",
+        (destination, list(subjects)),
+    )
+
+
+def end_destination_sweep(connection: Connection, destination: str) -> None:
+    """Note that the target has no subjects any more that are not asked for."""
+    call(connection, "select disarray.end_destination_sweep(%s)", (destination,))
 
 
 def note_destination_error(connection: Connection, destination: str, error: str) -> None:

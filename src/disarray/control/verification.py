@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from disarray.control.calls import fetch_dicts, fetch_rows
+from psycopg import sql
+
+from disarray.control.calls import fetch_dicts
 from disarray.control.catalog import load_subject_fragments
 from disarray.control.definitions import load_subject_versions
 from disarray.control.snapshots import snapshot
+from disarray.control.translation import translated_errors
 from disarray.control.values import stale_from
 from disarray.model.fingerprints import Fingerprint
 from disarray.model.segments import microseconds_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import LiteralString
 
     from disarray.control.connections import Connection
@@ -23,6 +27,14 @@ if TYPE_CHECKING:
     from disarray.model.fragments import FragmentEntry
 
 Row = dict[str, Any]
+ROWS_AT_ONCE = 20_000
+
+
+class SubjectRows(StrEnum):
+    """Rows of which a subject may have more than fit in memory; named as the functions that give them."""
+
+    SUMMARIES = "load_subject_summaries"
+    ROLLUP_PARTS = "load_subject_rollup_parts"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,36 +75,63 @@ class StoredSubject:
         return frozenset({*self.fragments, *self.segments, *self.summaries, *self.rollup_parts})
 
 
-def list_verified_subjects(connection: Connection, subject_key: str | None = None) -> list[str]:
-    """Every subject that is known, or the one asked for if it is."""
-    rows = fetch_rows(
-        connection, "select subject_key from disarray.list_verified_subjects(%s)", (subject_key,)
-    )
-    return [found for (found,) in rows]
+def load_subject(
+    connection: Connection,
+    subject_key: str,
+    *,
+    with_numbers: bool = True,
+    columns: Mapping[SubjectRows, Sequence[str]] | None = None,
+    on_rows: Callable[[SubjectRows, Sequence[Sequence[Any]]], None] | None = None,
+) -> StoredSubject:
+    """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all.
 
-
-def load_subject(connection: Connection, subject_key: str) -> StoredSubject:
-    """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all."""
+    Without its numbers, summaries and rollup parts are left out. With `on_rows` they go there as they come, by segment:
+    the dataset of each, then the columns that were asked for; the subject that is answered has none.
+    """
     with snapshot(connection):
         fragments = load_subject_fragments(connection, subject_key)
         segments = _by_dataset(connection, "select * from disarray.load_subject_segments(%s)", subject_key)
+        summaries, rollup_parts = {}, {}
+        if on_rows is not None and columns is not None:
+            for table, names in columns.items():
+                _stream_rows(connection, table, subject_key, names, on_rows)
+        elif with_numbers:
+            summaries = _by_dataset(
+                connection, "select * from disarray.load_subject_summaries(%s)", subject_key
+            )
+            rollup_parts = _by_dataset(
+                connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
+            )
         return StoredSubject(
             subject_key=subject_key,
             files=_files(connection, subject_key),
             fragments=fragments,
             segments=segments,
-            summaries=_by_dataset(
-                connection, "select * from disarray.load_subject_summaries(%s)", subject_key
-            ),
-            rollup_parts=_by_dataset(
-                connection, "select * from disarray.load_subject_rollup_parts(%s)", subject_key
-            ),
+            summaries=summaries,
+            rollup_parts=rollup_parts,
             stale_from_us=load_stale_from(connection, subject_key, {*fragments, *segments}),
             versions={
                 dataset: made.version
                 for (dataset, _), made in load_subject_versions(connection, [subject_key]).items()
             },
         )
+
+
+def _stream_rows(
+    connection: Connection,
+    table: SubjectRows,
+    subject_key: str,
+    names: Sequence[str],
+    on_rows: Callable[[SubjectRows, Sequence[Sequence[Any]]], None],
+) -> None:
+    """Hand over the rows of one table in the order of segments, some at a time."""
+    query = sql.SQL("select dataset, {} from disarray.{}(%s) order by dataset, segment_us").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table.value)
+    )
+    with translated_errors(), connection.cursor(name="subject_rows", binary=True) as cursor:
+        cursor.execute(query, (subject_key,))
+        while rows := cursor.fetchmany(ROWS_AT_ONCE):
+            on_rows(table, rows)
 
 
 def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:

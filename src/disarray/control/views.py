@@ -42,6 +42,8 @@ class ViewRecord:
     refreshed_at: datetime | None
     commit_position: int | None
     is_stale: bool
+    lag_commits: int
+    lag_seconds: float
     due_at: datetime
     failure_count: int
     last_error: str | None
@@ -71,11 +73,12 @@ class ViewTurn:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """What has a name in the database: its kind as `pg_class` has it, its owner, and whether it has a unique index."""
+    """What has a name in the database: its kind as `pg_class` has it, its owner, and whether it can be refreshed."""
 
     kind: str
     owner: str
     has_unique_index: bool
+    is_populated: bool
 
 
 def put_view(
@@ -181,7 +184,8 @@ def find_relation(connection: Connection, schema_name: str, name: str) -> Relati
                     and index.indisvalid
                     and index.indpred is null
                     and index.indexprs is null
-            ) as has_unique_index
+            ) as has_unique_index,
+            found.relispopulated as is_populated
         from pg_catalog.pg_class as found
         inner join pg_catalog.pg_namespace as home on found.relnamespace = home.oid
         where
@@ -236,6 +240,14 @@ def build_view(
         )
 
 
+@contextmanager
+def creation_granted(connection: Connection) -> Iterator[None]:
+    """Within the caller's transaction the owner of views may create them; outside of it nobody who becomes it can."""
+    call(connection, "select disarray.grant_view_creation()", ())
+    yield
+    call(connection, "select disarray.revoke_view_creation()", ())
+
+
 def rename_view(connection: Connection, schema_name: str, name: str, new_name: str) -> None:
     """Give a view its name, inside the caller's transaction."""
     statement = sql.SQL("alter materialized view {} rename to {}").format(
@@ -252,10 +264,10 @@ def remove_view(connection: Connection, schema_name: str, name: str) -> None:
         connection.execute(statement)
 
 
-def refresh_view(connection: Connection, turn: ViewTurn) -> None:
-    """Fill a view anew while others read it, inside the caller's transaction."""
-    statement = sql.SQL("refresh materialized view concurrently {}").format(
-        sql.Identifier(turn.schema_name, turn.name)
+def refresh_view(connection: Connection, turn: ViewTurn, *, is_populated: bool) -> None:
+    """Fill a view anew, inside the caller's transaction; while others read it, unless it never was filled."""
+    statement = sql.SQL("refresh materialized view {} {}").format(
+        sql.SQL("concurrently" if is_populated else ""), sql.Identifier(turn.schema_name, turn.name)
     )
     with translated_errors(), _as_owner(connection):
         connection.execute(statement)

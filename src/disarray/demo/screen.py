@@ -40,11 +40,13 @@ class Figures:
     seconds: float = 0
     late_seconds: float = 0
     verify_seconds: float = 0
+    check_seconds: float = 0
     picture: str = ""
     restatements: list[str] = field(default_factory=list)
     quarantined: list[str] = field(default_factory=list)
     dead_letters: list[str] = field(default_factory=list)
     verify: str = ""
+    check: str = ""
 
     def add_late(self, passes: Sequence[dict[str, Any]]) -> None:
         """Count what the backlog cost, beside what it left alone."""
@@ -127,7 +129,8 @@ class Screen:
         self.say("")
         for name, text in _rows(figures):
             self.say(f"{name:<12} {text}")
-        self.say(f"\nverify: {figures.verify}")
+        self.say(f"\ncheck: {figures.check}")
+        self.say(f"verify: {figures.verify}")
 
     def _end_live(self) -> None:
         if self._live is not None:
@@ -170,3 +173,4 @@ def _rows(figures: Figures) -> Iterator[tuple[str, str]]:
             yield label if number == 0 else "", text
     yield "picture", figures.picture
     yield "verified", f"everything, from the files, within {figures.verify_seconds:.1f} s"
+    yield "replayed", f"everything, by our own kernels, within {figures.check_seconds:.1f} s"

@@ -35,6 +35,10 @@ class Runner(Protocol):
         """Run the kernel over the tasks; an error of one of them is raised once the others have ended."""
         ...
 
+    def beside(self, pool: str) -> Runner:
+        """The same, for work that shares the cores with that of others in place of going before or after it."""
+        ...
+
     def pulse(self) -> object:
         """Something that is different whenever a task has ended since: a job that gets on is not stalled."""
         ...
@@ -53,6 +57,7 @@ class SparkRunner:
     """Runs every task as one Spark task. What moves are descriptors; rows stay in files."""
 
     session: SparkSession
+    pool: str = "default"
 
     @property
     def cores(self) -> int:
@@ -70,7 +75,13 @@ class SparkRunner:
 
         with self._noticed_loss():
             context = self.session.sparkContext
+            # Of this thread alone.
+            context.setLocalProperty("spark.scheduler.pool", self.pool)
             return context.parallelize(tasks, len(tasks)).mapPartitions(of_partition).collect()
+
+    def beside(self, pool: str) -> SparkRunner:
+        """The same in another pool of Spark's scheduler."""
+        return SparkRunner(self.session, pool)
 
     def pulse(self) -> object:
         """Which stages run, and how many of their tasks have ended."""
@@ -131,6 +142,10 @@ class InProcessRunner:
             results.append(kernel(task))
             self._ended += 1
         return results
+
+    def beside(self, pool: str) -> InProcessRunner:
+        """Itself."""
+        return self
 
     def pulse(self) -> object:
         """How many tasks have ended."""

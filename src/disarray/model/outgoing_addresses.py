@@ -39,10 +39,13 @@ _NEVER: tuple[Network, ...] = tuple(
         "fe80::/10",
         "fd00:ec2::254/128",
         "fd20:ce::254/128",
+        # A translator of the network's own: which address of IPv4 it leads to, only that network knows.
+        "64:ff9b:1::/48",
     )
 )
-# IPv6 addresses that stand for one of IPv4.
-_TRANSLATED = ip_network("64:ff9b::/96")
+# IPv6 addresses that stand for one of IPv4: by a public translator, or as they were once written (::10.1.2.3).
+_TRANSLATED = ip_network("64:ff9b::/96"), ip_network("::/96")
+_LOOPBACK = IPv6Address("::1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class AllowList:
         plain = _plain(address)
         if plain.is_multicast or any(plain in network for network in _NEVER):
             return f"{host} leads to {address}, which no hook may reach, whatever is allowed"
-        if plain.is_global:
+        if plain.is_global and not (isinstance(plain, IPv6Address) and plain.is_site_local):
             return None
         named = {str(plain), str(address)}
         if plain.is_loopback:
@@ -138,6 +141,6 @@ def _plain(address: Address) -> Address:
         return address.ipv4_mapped
     if address.sixtofour is not None:
         return address.sixtofour
-    if address in _TRANSLATED:
+    if address != _LOOPBACK and any(address in network for network in _TRANSLATED):
         return IPv4Address(int(address) & 0xFFFF_FFFF)
     return address

@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from disarray.control import backfill_chunks, backfills
+from disarray.control import backfill_chunks, backfills, replays
 from disarray.control.backfills import BackfillRecord
 from disarray.control.connections import Connection
 from disarray.errors import UnknownBackfillError
@@ -15,6 +15,7 @@ from disarray.queries.pages import Order
 ORDER = Order("backfills", {"job_id": int})
 _RATE_SECONDS = 60.0
 _SHOWN_DEAD = 20
+_SHOWN_FINDINGS = 100
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +65,31 @@ class DeadChunk:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BackfillFinding:
+    """What a replay found: a number that is `different`, or what is `unproven` or `not_compared`.
+
+    `stored` and `replayed` are texts; a float has its bits behind it, in hexadecimal.
+    """
+
+    kind: str
+    dataset: str
+    subject_key: str
+    segment_us: int | None
+    what: str
+    name: str
+    channel: str
+    stored: str | None
+    replayed: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
 class BackfillDetails(Backfill):
-    """A job with its description, its verdict and the first of its dead chunks."""
+    """A job with its description, its verdict, the first of its dead chunks and of what it found."""
 
     description: dict[str, object]
     verdict_details: dict[str, object] | None
     dead_chunks: list[DeadChunk]
+    findings: list[BackfillFinding]
 
 
 @dataclass(frozen=True)
@@ -96,7 +116,11 @@ def show_backfill(connection: Connection, *, job_id: int) -> BackfillDetails:
         )
     dead = backfill_chunks.list_backfill_chunks(connection, job_id, state="dead", limit=_SHOWN_DEAD)
     chunks = [document_of(DeadChunk, chunk) for chunk in dead]
-    return document_of(BackfillDetails, found[0], dead_chunks=chunks, **_progress(found[0]))
+    listed = replays.list_backfill_findings(connection, job_id, limit=_SHOWN_FINDINGS)
+    findings = [document_of(BackfillFinding, each) for each in listed]
+    return document_of(
+        BackfillDetails, found[0], dead_chunks=chunks, findings=findings, **_progress(found[0])
+    )
 
 
 def _progress(record: BackfillRecord) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from disarray.model.segments import FIRST_US, LAST_US, microseconds_of, segment_
 from disarray.queries.bases import by_channel
 from disarray.queries.segment_values import base_of, values_by_reading
 from disarray.store.definitions import assert_made_under
-from disarray.store.segments import look_up_segments, read_segment
+from disarray.store.segments import look_up_segments, read_fragments, read_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +34,7 @@ INSTANT = pa.timestamp("us", tz="UTC")
 class Readings:
     """What to read of a subject, looked up in one moment; the readings themselves come one segment at a time."""
 
-    connection: Connection
+    connection: Connection | None  # None: fragments alone are read, see `detached`
     lake: Lake
     dataset: Dataset
     subject_key: str
@@ -48,11 +48,26 @@ class Readings:
     def __iter__(self) -> Iterator[pa.Table]:
         """Tables of `readings_with_values_schema`, in canonical order; no more than a segment is held in memory."""
         for segment_us, content in sorted(self.contents.items()):
-            read = read_segment(self.connection, self.lake, self.dataset, self.subject_key, content=content)
+            read = self._read(content)
             table = self._with_values(read, segment_us)
             event_us = read.readings.column(EVENT_US).to_numpy()
             first, end = np.searchsorted(event_us, [self.from_us, self.to_us])
             yield table.slice(int(first), int(end - first))
+
+    def detached(self, from_us: int, to_us: int) -> Readings:
+        """A part of it that can be read where there is no connection, in a task of Spark."""
+        length_us = self.dataset.segment_length_us
+        inside = {
+            segment_us: content
+            for segment_us, content in self.contents.items()
+            if segment_us < to_us and segment_us + length_us > from_us
+        }
+        return replace(self, connection=None, from_us=from_us, to_us=to_us, contents=inside)
+
+    def _read(self, content: SegmentContent) -> SegmentReadings:
+        if self.connection is None:
+            return read_fragments(self.lake, self.dataset, self.subject_key, content=content)
+        return read_segment(self.connection, self.lake, self.dataset, self.subject_key, content=content)
 
     def _with_values(self, read: SegmentReadings, segment_us: int) -> pa.Table:
         table, rows = read.readings, read.readings.num_rows

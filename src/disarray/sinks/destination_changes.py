@@ -101,6 +101,16 @@ def without(spans: Sequence[Span], kept: Sequence[Span]) -> tuple[Span, ...]:
     return tuple(found)
 
 
+def intersection(spans: Sequence[Span], others: Sequence[Span]) -> tuple[Span, ...]:
+    """What lies in both; each of them disjoint."""
+    return merged(
+        Span(max(one.from_us, other.from_us), min(one.to_us, other.to_us))
+        for one in spans
+        for other in others
+        if max(one.from_us, other.from_us) < min(one.to_us, other.to_us)
+    )
+
+
 def _start(notice: CommitNotice) -> int:
     return FIRST_US if notice.changed_from is None else microseconds_of(notice.changed_from)
 

@@ -6,9 +6,9 @@ The one module of this room that imports psycopg: a target may be a database tha
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import psycopg
 
@@ -19,6 +19,7 @@ from disarray.errors import (
     DestinationMisfitError,
     DestinationUnavailableError,
     LeaseLostError,
+    TargetFencedError,
     UnloadableRowsError,
     UnstorableTextError,
 )
@@ -26,17 +27,22 @@ from disarray.failpoints import failpoint
 from disarray.kernels.binary_copy import HEADER, TRAILER, encode_rows
 from disarray.model.description.destination import Load
 from disarray.model.segments import FIRST_US, datetime_of
-from disarray.sinks.destination_changes import END_US, Span, without
-from disarray.sinks.destination_table_check import check_table
+from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, without
+from disarray.sinks.destination_table_check import check_table, has_our_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    import pyarrow as pa
+
     from disarray.control.connections import Connection
     from disarray.control.destinations import LoadTurn
     from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_changes import Changes, Span
     from disarray.sinks.destination_rows import SubjectRows
+    from disarray.sinks.destination_shape import Shape
     from disarray.sinks.destination_statements import Statements
+    from disarray.sinks.destination_targets import ListUnasked
 
 # Statements may take long where much is loaded: the lease is renewed meanwhile by another thread.
 _LONGEST_STATEMENT_MS = 1_800_000
@@ -48,6 +54,23 @@ class Loaded:
 
     rows_loaded: int
     rows_deleted: int
+    is_whole: bool = False  # more than was asked for, because the target had not what it was believed to have
+    is_target_touched: bool = True
+
+
+UNTOUCHED = Loaded(0, 0, is_target_touched=False)
+
+
+class Rows(Protocol):
+    """What a target is to have in some spans; `kept` are those of them that it keeps as they are."""
+
+    @property
+    def shape(self) -> Shape: ...
+    @property
+    def changes(self) -> Changes: ...
+    @property
+    def kept(self) -> Sequence[Span]: ...
+    def __iter__(self) -> Iterator[pa.Table]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +98,52 @@ class TableLoader:
             if self.is_same:
                 self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
                 self.connection.execute("set local idle_in_transaction_session_timeout = 0")
-            else:
-                self._take_position(turn)
-            self.connection.execute(self.statements.create_staged().encode())
-            try:
-                staged = self._stage(rows)
-            except UnstorableTextError as error:
-                raise UnloadableRowsError(str(error)) from error
-            failpoint("destination.staged", self.connection, about=self.destination.name)
-            loaded = self._merge(turn, without(rows.changes.spans, rows.kept), staged)
-            failpoint("destination.merged", self.connection, about=self.destination.name)
+            elif not self._take_position(turn):
+                rows = replace(rows, changes=WHOLE)
+            loaded = self._put(turn, rows, is_whole=rows.changes.is_whole)
             if finish is not None:
                 finish(loaded)
         failpoint("destination.committed", self.connection, about=self.destination.name)
         return loaded
+
+    def follows(self, turn: LoadTurn) -> bool:
+        """Whether the last load of the subject is one that we know of, as it looks now."""
+        with target_errors(self.destination):
+            query = self.statements.find_position()
+            found = self.connection.execute(query.encode(), _about(turn)).fetchone()
+        return found is not None and turn.follows(found[0])
+
+    def begin_pieces(self, turn: LoadTurn, *, is_whole: bool) -> bool:
+        """Let pieces be loaded under the fence of a turn; false where more has to be loaded than was thought."""
+        with target_errors(self.destination), self.connection.transaction() as transaction:
+            is_begun = self._take_position(turn) or is_whole
+            if not is_begun:
+                raise psycopg.Rollback(transaction)
+            self.connection.execute(self.statements.begin_pieces().encode(), _about(turn))
+            if is_whole:
+                self.connection.execute(self.statements.delete_timeless().encode(), _about(turn))
+        return is_begun
+
+    def load_piece(self, turn: LoadTurn, rows: Rows, *, number: int, is_whole: bool) -> Loaded:
+        """As `load`, of one piece and without moving the position; refused unless its load is under way."""
+        with target_errors(self.destination), self.connection.transaction():
+            self.connection.execute(self.statements.hold_piece().encode(), _about(turn) | {"number": number})
+            # Until the piece is committed nobody can begin another load.
+            query = self.statements.find_position() + " for share"
+            found = self.connection.execute(query.encode(), _about(turn)).fetchone()
+            if found != (-turn.fence,):
+                raise self._fenced(turn, abs(found[0]) if found is not None else 0)
+            return self._put(turn, rows, is_whole=is_whole)
+
+    def end_pieces(self, turn: LoadTurn) -> None:
+        """Note that all pieces are loaded."""
+        with target_errors(self.destination):
+            ended = self.connection.execute(self.statements.end_pieces().encode(), _about(turn)).rowcount
+        if not ended:
+            raise LeaseLostError(
+                f"another load of {turn.subject_key} began before the last piece of this one (fence {turn.fence}) was "
+                "loaded. It loads all of them"
+            )
 
     def vacuum(self) -> int:
         """Delete rows of an appended table that have been superseded for long; how many."""
@@ -101,25 +156,69 @@ class TableLoader:
                 for statement in self.statements.vacuum()
             )
 
-    def _take_position(self, turn: LoadTurn) -> None:
-        found = self.connection.execute(
-            self.statements.take_position().encode(),
-            {
-                "destination": turn.destination,
-                "subject": turn.subject_key,
-                "fence": turn.fence,
-                "commit_seq": turn.newest_seq,
-            },
-        ).fetchone()
-        if found is None:
-            raise LeaseLostError(
-                f"a later load of {turn.subject_key} was here before this one (fence {turn.fence}). Nothing was changed"
-            )
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        """Delete what subjects have that are not asked for; who still loads one of them is refused.
 
-    def _stage(self, rows: SubjectRows) -> int:
+        Of a database that others load as well, only those that we loaded.
+        """
+        found = self.statements.list_subjects() if self.is_same else self.statements.list_positions()
+        about = {"destination": turn.destination, "fence": turn.fence, "commit_seq": 0}
+        with target_errors(self.destination):
+            subjects = [subject for (subject,) in self.connection.execute(found.encode(), about)]
+            for subject_key in list_unasked(subjects):
+                with self.connection.transaction():
+                    about |= {"subject": subject_key}
+                    if not self.is_same:
+                        self.connection.execute(self.statements.move_position().encode(), about)
+                    self.connection.execute(self.statements.delete_subject().encode(), about)
+
+    def _take_position(self, turn: LoadTurn) -> bool:
+        """Whether the last load of the subject is one that we know of."""
+        lock, move = self.statements.lock_position(), self.statements.move_position()
+        [former] = self.connection.execute(lock.encode(), _about(turn)).fetchone() or [0]
+        if abs(former) > turn.fence:
+            raise self._fenced(turn, abs(former))
+        self.connection.execute(move.encode(), _about(turn))
+        return turn.follows(former)
+
+    def _fenced(self, turn: LoadTurn, target_fence: int) -> TargetFencedError:
+        return TargetFencedError(
+            fenced_message(self.destination, turn, target_fence), target_fence=target_fence
+        )
+
+    def _put(self, turn: LoadTurn, rows: Rows, *, is_whole: bool) -> Loaded:
+        """Make the target have these rows and no others in their spans, within the transaction."""
+        is_bare = (is_whole or rows.changes.is_whole) and self._is_bare(turn, rows)
+        if not is_bare:
+            self.connection.execute(self.statements.create_staged().encode())
+        try:
+            staged = self._copy(
+                rows, self.statements.copy_into_table() if is_bare else self.statements.copy_staged()
+            )
+        except UnstorableTextError as error:
+            raise UnloadableRowsError(str(error)) from error
+        failpoint("destination.staged", self.connection, about=self.destination.name)
+        loaded = (
+            Loaded(staged, 0, is_whole=is_whole) if is_bare else self._merge(turn, rows, staged, is_whole)
+        )
+        failpoint("destination.merged", self.connection, about=self.destination.name)
+        return loaded
+
+    def _is_bare(self, turn: LoadTurn, rows: Rows) -> bool:
+        """Whether rows can go where they belong at once: nothing is there, and every type is ours to the bit."""
+        if self.destination.load is Load.APPEND:
+            return False
+        self.connection.execute(self.statements.lock_table().encode())
+        if not has_our_types(self.connection, self.statements):
+            return False
+        spans = rows.changes.spans
+        check = self.statements.has_rows(is_everything=spans == (EVERYTHING,))
+        return self.connection.execute(check.encode(), _in_spans(turn, spans)).fetchone() == (False,)
+
+    def _copy(self, rows: Rows, statement: str) -> int:
         staged = 0
         theirs = rows.shape.theirs
-        with self.connection.cursor().copy(self.statements.copy_staged().encode()) as copy:
+        with self.connection.cursor().copy(statement.encode()) as copy:
             copy.write(HEADER)
             for table in rows:
                 staged += table.num_rows
@@ -129,24 +228,17 @@ class TableLoader:
             copy.write(TRAILER)
         return staged
 
-    def _merge(self, turn: LoadTurn, spans: Sequence[Span], staged: int) -> Loaded:
+    def _merge(self, turn: LoadTurn, rows: Rows, staged: int, is_whole: bool) -> Loaded:
+        spans = without(rows.changes.spans, rows.kept)
         if not spans and not staged:
             return Loaded(0, 0)
         if staged:
             self.connection.execute(b"analyze pg_temp.disarray_staged")
-        parameters = {
-            "subject": turn.subject_key,
-            "commit_seq": turn.newest_seq,
-            "from": [_instant(span.from_us) for span in spans],
-            "to": [_instant(span.to_us) for span in spans],
-            "first": _instant(spans[0].from_us) if spans else "infinity",
-            "last": _instant(spans[-1].to_us) if spans else "-infinity",
-        }
-        deleted, loaded = (
-            self.connection.execute(statement.encode(), parameters).rowcount
-            for statement in self.statements.merge()
+        *deleted, loaded = (
+            self.connection.execute(statement.encode(), _in_spans(turn, spans)).rowcount
+            for statement in self.statements.merge(is_whole=is_whole, is_everything=spans == (EVERYTHING,))
         )
-        return Loaded(loaded, deleted)
+        return Loaded(loaded, sum(deleted), is_whole=is_whole)
 
 
 @contextmanager
@@ -195,9 +287,37 @@ def _translated(error: psycopg.Error, destination: Destination) -> DestinationEr
     return DestinationMisfitError(f"{shown} cannot be loaded: {message}. Nothing was loaded")
 
 
+def fenced_message(destination: Destination, turn: LoadTurn, target_fence: int) -> str:
+    """For whoever looks why a subject is not loaded."""
+    return (
+        f"{destination.target.shown} knows a later load of {turn.subject_key} than this one (fence {target_fence} "
+        f"after {turn.fence}). Nothing was changed. Unless another worker did it meanwhile, the database of disarray "
+        "was restored from a backup, its clock was set back, or another installation loads under this name. Everything "
+        "is loaded at the next attempt"
+    )
+
+
 def _without_secrets(error: psycopg.Error) -> str:
     """The message of libpq: hosts and users, never a password. One line of it."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:500].rstrip(".?")
+
+
+def _about(turn: LoadTurn) -> dict[str, object]:
+    return {
+        "destination": turn.destination,
+        "subject": turn.subject_key,
+        "fence": turn.fence,
+        "commit_seq": turn.newest_seq,
+    }
+
+
+def _in_spans(turn: LoadTurn, spans: Sequence[Span]) -> dict[str, object]:
+    return _about(turn) | {
+        "from": [_instant(span.from_us) for span in spans],
+        "to": [_instant(span.to_us) for span in spans],
+        "first": _instant(spans[0].from_us) if spans else "infinity",
+        "last": _instant(spans[-1].to_us) if spans else "-infinity",
+    }
 
 
 def _instant(at_us: int) -> str:

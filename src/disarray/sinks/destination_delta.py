@@ -1,8 +1,8 @@
 """A Delta table of a destination: the months of a subject that changed are overwritten, each commit at most once.
 
 The application transaction of a subject has the number of the commit that was loaded, so that whoever reads the log of
-the table sees how far it is, and a load that comes late is refused: by that number, or by the table itself where two
-write at the same moment.
+the table sees how far it is. A second one has the fence of the load: one that comes late is refused by it, or by the
+table itself where two write at the same moment.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from disarray.errors import DestinationMisfitError, DestinationUnavailableError, LeaseLostError
+from disarray.errors import (
+    DestinationConflictError,
+    DestinationMisfitError,
+    DestinationUnavailableError,
+    TargetFencedError,
+)
 from disarray.failpoints import failpoint
 from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
-from disarray.sinks.destination_changes import END_US, EVERYTHING, Changes, Span, merged
-from disarray.sinks.destination_database import Loaded
+from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
+from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
+from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
 from disarray.sinks.destination_shape import SUBJECT
 
 if TYPE_CHECKING:
@@ -34,11 +40,14 @@ if TYPE_CHECKING:
     from disarray.model.description.destination import Destination
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
-    from disarray.sinks.destination_targets import Advance
+    from disarray.sinks.destination_targets import Advance, ListUnasked
 
 DATASET, MONTH = "dataset", "month"
+FENCE = "/fence"
 # Files that no version of the last week names are deleted; readers of older versions are told so by the table.
 _KEEP_HOURS = 168
+# How delta-rs begins to say that another version came first; what a disk refuses begins otherwise.
+_CONFLICT = "Failed to commit transaction"
 
 
 class _Stream:
@@ -90,16 +99,20 @@ class DeltaLoader:
     def prepare(self) -> None:
         """Make the table where there is none, add columns that are new, refuse one that does not fit."""
         from deltalake import DeltaTable, Field, Schema
+        from deltalake.exceptions import TableNotFoundError
 
         with self._errors():
-            if not DeltaTable.is_deltatable(self.path):
+            try:
+                table = DeltaTable(self.path)
+            except TableNotFoundError:
                 if not self.destination.creates:
                     raise DestinationMisfitError(
                         f"there is no {self.destination.target.shown}. Nothing was loaded. Say create = true"
-                    )
+                    ) from None
                 Path(self.path).mkdir(parents=True, exist_ok=True)
-                DeltaTable.create(self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore")
-            table = DeltaTable(self.path)
+                table = DeltaTable.create(
+                    self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore"
+                )
             wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
             found = {each.name: each.type for each in table.schema().fields}
             faults = [
@@ -121,7 +134,7 @@ class DeltaLoader:
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         """Overwrite the months that changed in one version of the table, and move the position after it."""
-        loaded = self._overwrite(turn, rows) if rows.changes.spans else Loaded(0, 0)
+        loaded = self._overwrite(turn, rows) if rows.changes.spans else UNTOUCHED
         failpoint("destination.committed", about=self.destination.name)
         with self.pool.connection() as connection:
             advance(connection, loaded)
@@ -132,7 +145,8 @@ class DeltaLoader:
         from deltalake import DeltaTable
 
         with self._errors():
-            return self._rows_of(DeltaTable(self.path), subject_key, changes).select(self.shape.loaded.names)
+            rows = self._rows_of(DeltaTable(self.path), subject_key, changes, self.schema)
+            return rows.select(self.shape.loaded.names)
 
     def vacuum(self) -> int:
         """Merge small files of each month, and delete files that no version of the last week names; how many."""
@@ -141,68 +155,107 @@ class DeltaLoader:
         with self._errors():
             table = DeltaTable(self.path)
             table.optimize.compact()
+            trim_log(self.path)
             return len(
                 table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
             )
 
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        """Delete what subjects have that are not asked for, and all of other datasets."""
+        from deltalake import CommitProperties, DeltaTable, Transaction
+
+        dataset = self.destination.dataset.name
+        with self._errors():
+            table = DeltaTable(self.path)
+            found = table.to_pyarrow_table(filters=[(DATASET, "=", dataset)], columns=[SUBJECT]).column(
+                SUBJECT
+            )
+            for subject_key in list_unasked([str(subject) for subject in found.unique().to_pylist()]):
+                # Who still loads it is refused.
+                fence = Transaction(f"{self._application(subject_key)}{FENCE}", turn.fence)
+                table.delete(
+                    predicate_of(dataset, subject_key, WHOLE),
+                    commit_properties=CommitProperties(app_transactions=[fence]),
+                )
+            table.delete(f"{DATASET} <> {_quoted(dataset)}")
+
+    def _application(self, subject_key: str) -> str:
+        return f"disarray/{self.destination.name}/{self.destination.dataset.name}/{subject_key}"
+
     def _overwrite(self, turn: LoadTurn, rows: SubjectRows) -> Loaded:
         from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-        application = f"disarray/{turn.destination}/{turn.dataset}/{turn.subject_key}"
+        application = self._application(turn.subject_key)
         with self._errors():
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
             table = DeltaTable(self.path)
-            done = table.transaction_version(application)
-            if done is not None and done > turn.newest_seq:
-                raise LeaseLostError(
-                    f"{self.destination.target.shown} has commit {done} of {turn.subject_key} already. Nothing was "
-                    f"changed by the load of commit {turn.newest_seq}"
-                )
-            if done == turn.newest_seq and not turn.is_whole_due:
-                return Loaded(0, 0)
-            whole_months = replace(rows, changes=in_months(rows.changes), kept=[])
+            former = table.transaction_version(f"{application}{FENCE}") or 0
+            if former > turn.fence:
+                raise TargetFencedError(fenced_message(self.destination, turn, former), target_fence=former)
+            changes = in_months(rows.changes) if turn.follows(former) else WHOLE
+            if table.transaction_version(application) == turn.newest_seq and not (
+                turn.is_whole_due or changes.is_whole
+            ):
+                return UNTOUCHED
+            whole_months = replace(rows, changes=changes, kept=[])
             failpoint("destination.staged", about=self.destination.name)
-            stream = _Stream(self._pieces(table, turn, whole_months))
+            schema = self._whole_schema(table)
+            stream = _Stream(self._pieces(table, turn, whole_months, schema))
             with stream.own_errors():
                 write_deltalake(
                     table,
-                    pa.RecordBatchReader.from_batches(self.schema, stream),
+                    pa.RecordBatchReader.from_batches(schema, stream),
                     mode="overwrite",
                     predicate=predicate_of(
                         self.destination.dataset.name, turn.subject_key, whole_months.changes
                     ),
                     commit_properties=CommitProperties(
                         custom_metadata={"subject_key": turn.subject_key, "commit_seq": str(turn.newest_seq)},
-                        app_transactions=[Transaction(application, turn.newest_seq)],
+                        app_transactions=[
+                            Transaction(application, turn.newest_seq),
+                            Transaction(f"{application}{FENCE}", turn.fence),
+                        ],
                     ),
                 )
             failpoint("destination.merged", about=self.destination.name)
-        return Loaded(stream.rows, 0)
+            if table.version() % TRIM_EVERY == 0:
+                trim_log(self.path)
+        return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
-    def _pieces(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> Iterator[pa.Table]:
-        yield from map(self._with_months, rows)
+    def _whole_schema(self, table: DeltaTable) -> pa.Schema:
+        """Our columns, and after them those that the table has got otherwise or from a former definition."""
+        has = pa.schema(table.schema().to_arrow())
+        return pa.schema([*self.schema, *(field for field in has if field.name not in self.schema.names)])
+
+    def _pieces(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> Iterator[pa.Table]:
+        yield from (self._with_months(piece, schema) for piece in rows)
         # Of sealed segments is known only after all others.
-        yield from self._kept_rows(table, turn, rows)
+        yield from self._kept_rows(table, turn, rows, schema)
 
-    def _with_months(self, piece: pa.Table) -> pa.Table:
+    def _with_months(self, piece: pa.Table, schema: pa.Schema) -> pa.Table:
         months = pc.strftime(piece.column(self.shape.time), format="%Y-%m")
         constant = pa.repeat(self.destination.dataset.name, piece.num_rows)
-        return pa.table([constant, months, *piece.columns], schema=self.schema)
+        others = [pa.nulls(piece.num_rows, field.type) for field in list(schema)[len(self.schema) :]]
+        return pa.table([constant, months, *piece.columns, *others], schema=schema)
 
-    def _kept_rows(self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows) -> list[pa.Table]:
+    def _kept_rows(
+        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+    ) -> list[pa.Table]:
         """What the table has where readings are no longer kept: nobody could put it back."""
         if not rows.kept:
             return []
-        has = self._rows_of(table, turn.subject_key, rows.changes)
+        has = self._rows_of(table, turn.subject_key, rows.changes, schema)
         spans = Changes(merged(rows.kept))
         instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
         return [has.filter(pa.array([spans.contains(at_us) for at_us in instants], pa.bool_()))]
 
-    def _rows_of(self, table: DeltaTable, subject_key: str, changes: Changes) -> pa.Table:
+    def _rows_of(self, table: DeltaTable, subject_key: str, changes: Changes, schema: pa.Schema) -> pa.Table:
         has = table.to_pyarrow_table(
             filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", subject_key)],
-            columns=self.schema.names,
-        ).cast(self.schema)
+            columns=schema.names,
+        ).cast(schema)
         if changes.is_whole:
             return has
         instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
@@ -210,7 +263,7 @@ class DeltaLoader:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        from deltalake.exceptions import DeltaError, SchemaMismatchError
+        from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
         shown = self.destination.target.shown
         try:
@@ -219,6 +272,10 @@ class DeltaLoader:
             raise DestinationMisfitError(f"{shown} does not fit: {error}. Nothing was loaded") from error
         except (DeltaError, OSError) as error:
             reason = " ".join(str(error).split())[:500]
+            if isinstance(error, CommitFailedError) and reason.startswith(_CONFLICT):
+                raise DestinationConflictError(
+                    f"{shown} was written by somebody else at the same moment. Nothing was changed"
+                ) from error
             raise DestinationUnavailableError(
                 f"{shown} cannot be written: {reason}. What is due waits"
             ) from error

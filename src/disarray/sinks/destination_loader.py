@@ -21,9 +21,11 @@ from disarray.errors import (
     DatabaseBusyError,
     DatabaseUnavailableError,
     DefinitionChangedError,
+    DestinationConflictError,
     DestinationError,
     LeaseLostError,
     ReadingsGoneError,
+    TargetFencedError,
     UnloadableRowsError,
 )
 from disarray.failpoints import failpoint
@@ -31,14 +33,15 @@ from disarray.model.breaker import Breaker
 from disarray.sinks.destination_changes import WHOLE, Changes, changes_of
 from disarray.sinks.destination_rows import SubjectRows, from_last_reading
 from disarray.sinks.destination_shape import shape_of
-from disarray.sinks.destination_targets import definition_of, opened_target
+from disarray.sinks.destination_targets import Cutting, definition_of, opened_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
     from disarray.control.queue import Holder
+    from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination
     from disarray.sinks.destination_database import Loaded
     from disarray.sinks.destination_targets import OpenTarget
@@ -54,10 +57,11 @@ _LONGEST_DELAY_SECONDS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class LoaderSettings:
-    """How often is looked for commits, and how long a turn holds; in seconds."""
+    """How often is looked for commits, and how long a turn holds, in seconds; what is too much for one transaction."""
 
     every_seconds: float = 2.0
     lease_seconds: int = 300
+    cut_readings: int = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +86,7 @@ class DestinationLoader:
     destination: Destination
     holder: Holder
     settings: LoaderSettings = field(default_factory=LoaderSettings)
+    runner: Runner | None = None  # None: no load is cut into tasks
     breaker: Breaker = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +112,8 @@ class DestinationLoader:
         try:
             with self._noted_errors(), self.open_checked() as target:
                 while turn is not None:
+                    if turn.is_sweep_due:
+                        self._sweep(target, turn)
                     report = self._load_turn(target, turn)
                     if report is not None:
                         yield report
@@ -136,6 +143,9 @@ class DestinationLoader:
         try:
             with self.open_checked() as target, self._kept_lease(turn):
                 loaded = self._load(target, turn, WHOLE, began)
+        except TargetFencedError as error:
+            self._fail(turn, error, target_fence=error.target_fence)
+            raise DatabaseBusyError(str(error)) from error
         except LeaseLostError:
             raise
         except Exception:
@@ -165,11 +175,16 @@ class DestinationLoader:
     @contextmanager
     def open_checked(self) -> Iterator[OpenTarget]:
         """The target, checked: it fits, or `DestinationError`."""
+        lease_seconds = self.settings.lease_seconds
+        cutting = None
+        if self.runner is not None:
+            cutting = Cutting(self.runner.beside("destinations"), self.settings.cut_readings, lease_seconds)
         with opened_target(
             self.destination,
             shape_of(self.destination),
             pool=self.pool,
-            lease_seconds=self.settings.lease_seconds,
+            lease_seconds=lease_seconds,
+            cutting=cutting,
         ) as target:
             target.prepare()
             yield target
@@ -190,11 +205,14 @@ class DestinationLoader:
             with self._kept_lease(turn):
                 changes = self._changes(turn)
                 loaded = self._load(target, turn, changes, began)
+        except TargetFencedError as error:
+            self._fail(turn, error, target_fence=error.target_fence)
+            return None
         except LeaseLostError as error:
             log.warning("%s", error)
             return None
-        except (DefinitionChangedError, ReadingsGoneError) as error:
-            # A rebuild is pending, or a pass moved on while its rows were read: they are there in a moment.
+        except (DefinitionChangedError, ReadingsGoneError, DestinationConflictError) as error:
+            # A rebuild is pending, a pass moved on while its rows were read, or somebody else wrote: soon it can be.
             log.debug("%s waits: %s", turn.subject_key, error)
             self._give_back(turn, _SOON)
             return None
@@ -238,6 +256,7 @@ class DestinationLoader:
                 rows_loaded=loaded.rows_loaded,
                 rows_deleted=loaded.rows_deleted,
                 seconds=time.monotonic() - began,
+                is_target_touched=loaded.is_target_touched,
             )
 
         with self.pool.connection() as connection:
@@ -275,11 +294,31 @@ class DestinationLoader:
             done.set()
             thread.join()
 
-    def _give_back(self, turn: LoadTurn, next_in: timedelta, error: str | None = None) -> None:
-        with suppress(LeaseLostError), self.pool.connection() as connection:
-            destinations.end_destination_turn(connection, turn, next_in=next_in, error=error)
+    def _sweep(self, target: OpenTarget, turn: LoadTurn) -> None:
+        """Clear the target of subjects that it is not to have: of another dataset, or from after a backup."""
 
-    def _fail(self, turn: LoadTurn, error: Exception) -> None:
+        def list_unasked(found: Sequence[str]) -> Sequence[str]:
+            with self.pool.connection() as connection:
+                return destinations.list_unasked_subjects(connection, self.destination.name, found)
+
+        target.sweep(turn, list_unasked)
+        with self.pool.connection() as connection:
+            destinations.end_destination_sweep(connection, self.destination.name)
+
+    def _give_back(
+        self,
+        turn: LoadTurn,
+        next_in: timedelta,
+        error: str | None = None,
+        target_fence: int | None = None,
+    ) -> None:
+        # Whoever has lost its turn has nothing to say of it.
+        with suppress(LeaseLostError), self.pool.connection() as connection:
+            destinations.end_destination_turn(
+                connection, turn, next_in=next_in, error=error, target_fence=target_fence
+            )
+
+    def _fail(self, turn: LoadTurn, error: Exception, *, target_fence: int | None = None) -> None:
         delay = min(60 * 5 ** min(turn.failure_count, 4), _LONGEST_DELAY_SECONDS)
         log.warning(
             "%s of destination %s could not be loaded and is tried again in %d s: %s",
@@ -288,8 +327,9 @@ class DestinationLoader:
             delay,
             error,
         )
-        message = str(error) if isinstance(error, DestinationError) else f"{type(error).__name__}: {error}"
-        self._give_back(turn, timedelta(seconds=delay), message)
+        is_ours = isinstance(error, DestinationError | TargetFencedError)
+        message = str(error) if is_ours else f"{type(error).__name__}: {error}"
+        self._give_back(turn, timedelta(seconds=delay), message, target_fence)
 
 
 def _report(turn: LoadTurn, changes: Changes, loaded: Loaded, *, seconds: float) -> LoadReport:
@@ -297,7 +337,7 @@ def _report(turn: LoadTurn, changes: Changes, loaded: Loaded, *, seconds: float)
         destination=turn.destination,
         subject_key=turn.subject_key,
         commits=turn.newest_seq - turn.commit_seq,
-        is_whole=changes.is_whole,
+        is_whole=changes.is_whole or loaded.is_whole,
         rows_loaded=loaded.rows_loaded,
         rows_deleted=loaded.rows_deleted,
         seconds=seconds,

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.control.values import SubjectSpan
     from disarray.model.description.destination import Destination
+    from disarray.queries.readings import Readings
     from disarray.sinks.destination_shape import Shape
     from disarray.store.lake import Lake
 
@@ -59,7 +60,7 @@ class SubjectRows:
         for columns in self._pieces(found) if found is not None else ():
             table = columns if isinstance(columns, pa.Table) else pa.table(columns, schema=self._own_schema)
             if table.num_rows:
-                yield self._finished(table)
+                yield with_subject(table, self.shape, self.subject_key, self.commit_seq)
 
     @property
     def _own_schema(self) -> pa.Schema:
@@ -71,15 +72,6 @@ class SubjectRows:
             self.connection, dataset=self.destination.dataset.name, subject_key=self.subject_key
         )
         return spans[0] if spans else None
-
-    def _finished(self, table: pa.Table) -> pa.Table:
-        rows = table.num_rows
-        constant = {SUBJECT: pa.repeat(self.subject_key, rows), COMMIT: pa.repeat(self.commit_seq, rows)}
-        columns = [
-            constant[each.name] if each.name in constant else table.column(each.name)
-            for each in self.shape.loaded
-        ]
-        return pa.table(columns, schema=self.shape.loaded)
 
     def _pieces(self, found: SubjectSpan) -> Iterable[pa.Table | dict[str, Any]]:
         match self.destination.content:
@@ -189,24 +181,22 @@ class SubjectRows:
     def _readings(self, found: SubjectSpan) -> Iterator[pa.Table]:
         # Without metrics: a late file would change the values of all readings to its right.
         dataset = replace(self.destination.dataset, metrics=())
-        own_names = {name: own for own, name in self.shape.made_of.items()}
         for span in self.changes.spans:
             from_us, to_us = max(span.from_us, found.first_us), min(span.to_us, found.last_us + 1)
             if from_us >= to_us:
                 continue
             self._keep_sealed(from_us, to_us)
-            for table in readings(
-                self.connection,
-                self.lake,
-                dataset=dataset,
-                subject_key=self.subject_key,
-                from_us=from_us,
-                to_us=to_us,
-            ):
-                # By place: a column may have the name of one that every reading has.
-                places = ["event_time", "channel", *(own_names[each.name] for each in dataset.columns)]
-                columns = {name: table.column(1 + place) for place, name in enumerate(places)}
-                yield pa.table(columns | {"ordinal": ordinals(columns["event_time"], columns["channel"])})
+            yield from reading_rows(
+                readings(
+                    self.connection,
+                    self.lake,
+                    dataset=dataset,
+                    subject_key=self.subject_key,
+                    from_us=from_us,
+                    to_us=to_us,
+                ),
+                self.shape,
+            )
 
     def _keep_sealed(self, from_us: int, to_us: int) -> None:
         length_us = self.destination.dataset.segment_length_us
@@ -220,6 +210,26 @@ class SubjectRows:
         self.kept.extend(
             Span(entry.segment_us, entry.segment_us + length_us) for entry in entries if entry.is_sealed
         )
+
+
+def with_subject(table: pa.Table, shape: Shape, subject_key: str, commit_seq: int) -> pa.Table:
+    """Rows with the columns that are loaded, in their order."""
+    rows = table.num_rows
+    constant = {SUBJECT: pa.repeat(subject_key, rows), COMMIT: pa.repeat(commit_seq, rows)}
+    columns = [
+        constant[each.name] if each.name in constant else table.column(each.name) for each in shape.loaded
+    ]
+    return pa.table(columns, schema=shape.loaded)
+
+
+def reading_rows(found: Readings, shape: Shape) -> Iterator[pa.Table]:
+    """Readings without metrics as rows of a destination, a segment at a time."""
+    own_names = {name: own for own, name in shape.made_of.items()}
+    # By place: a column may have the name of one that every reading has.
+    places = ["event_time", "channel", *(own_names[each.name] for each in found.dataset.columns)]
+    for table in found:
+        columns = {name: table.column(1 + place) for place, name in enumerate(places)}
+        yield pa.table(columns | {"ordinal": ordinals(columns["event_time"], columns["channel"])})
 
 
 def from_last_reading(

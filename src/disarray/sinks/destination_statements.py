@@ -110,15 +110,66 @@ class Statements:
             "    primary key (destination, subject_key)\n)"
         )
 
-    def take_position(self) -> str:
-        """Locks the row of the subject until the load is over; no row where a later load was here."""
+    def lock_position(self) -> str:
+        """Locks the row of the subject until the load is over: the fence of the last load, 0 where none is known."""
         return (
             f"insert into {self.positions} as held (destination, subject_key, fence, commit_seq, loaded_at) "
-            "values (%(destination)s, %(subject)s, %(fence)s, %(commit_seq)s, clock_timestamp()) "
-            "on conflict (destination, subject_key) do update set fence = excluded.fence, "
-            "commit_seq = excluded.commit_seq, loaded_at = excluded.loaded_at "
-            "where held.fence <= excluded.fence returning fence"
+            "values (%(destination)s, %(subject)s, 0, 0, clock_timestamp()) "
+            "on conflict (destination, subject_key) do update set fence = held.fence returning fence"
         )
+
+    def move_position(self) -> str:
+        return (
+            f"update {self.positions} set fence = %(fence)s, commit_seq = %(commit_seq)s, "
+            "loaded_at = clock_timestamp() where destination = %(destination)s and subject_key = %(subject)s"
+        )
+
+    def begin_pieces(self) -> str:
+        """The negative of the fence says that the load is not whole yet."""
+        return self.move_position().replace("fence = %(fence)s", "fence = -%(fence)s")
+
+    def hold_piece(self) -> str:
+        """Waits for another task that loads the same piece."""
+        return "select pg_advisory_xact_lock(hashtextextended(%(destination)s || %(subject)s, %(number)s))"
+
+    def find_position(self) -> str:
+        return (
+            f"select fence from {self.positions} "
+            "where destination = %(destination)s and subject_key = %(subject)s"
+        )
+
+    def end_pieces(self) -> str:
+        return f"{self.move_position()} and fence = -%(fence)s"
+
+    def delete_timeless(self) -> str:
+        """Rows of the subject that are in no span at all."""
+        time = quoted(self.shape.target_name(self.shape.time))
+        return self._delete(f"{self._of_subject} and (target.{time} < 'infinity') is not true")
+
+    def has_rows(self, *, is_everything: bool) -> str:
+        there = self._of_subject if is_everything else self._in_spans
+        return f"select exists (select from {self.table} as target where {there})"
+
+    def copy_into_table(self) -> str:
+        return f"copy {self.table} ({_list(self._staged)}) from stdin (format binary)"
+
+    def lock_table(self) -> str:
+        """Nobody changes a type while rows come in."""
+        return f"lock table {self.table} in row exclusive mode"
+
+    def forget_loads(self) -> str:
+        """What every subject loaded is gone: their next loads find that none is known."""
+        return f"update {self.positions} set fence = 0 where destination = %(destination)s"
+
+    def list_positions(self) -> str:
+        return f"select subject_key from {self.positions} where destination = %(destination)s"
+
+    def list_subjects(self) -> str:
+        subject = quoted(self.shape.target_name(SUBJECT))
+        return f"select distinct {subject} from {self.table} where {subject} is not null"
+
+    def delete_subject(self) -> str:
+        return self._delete(self._of_subject)
 
     def create_staged(self) -> str:
         columns = [f"{quoted(name)} {kind}" for name, kind in self._staged.items()]
@@ -127,18 +178,27 @@ class Statements:
     def copy_staged(self) -> str:
         return f"copy {STAGED} ({_list(self._staged)}) from stdin (format binary)"
 
-    def merge(self) -> list[str]:
-        """The statements that make the target have the staged rows and no others in the spans; deletions first."""
+    def merge(self, *, is_whole: bool, is_everything: bool) -> list[str]:
+        """The statements that make the target have the staged rows and no others in the spans; deletions first.
+
+        A load of the whole subject looks at no number of a commit: rows of another history may have any. Where
+        nothing of the subject is kept, it looks at no instant either.
+        """
+        there = self._of_subject if is_everything else self._in_spans
+        is_newer = f"and target.{self._commit} > %(commit_seq)s" if self.load is not Load.REPLACE else ""
         match self.load:
             case Load.UPSERT:
+                is_older = "" if is_whole else f"and target.{self._commit} <= %(commit_seq)s"
                 return [
-                    self._delete(f"and target.{self._commit} <= %(commit_seq)s {self._not_staged}"),
-                    self._upsert(),
+                    self._delete(f"{there} {is_older} {self._not_staged}"),
+                    self._upsert(is_whole=is_whole),
                 ]
             case Load.REPLACE:
-                return [self._delete(""), self._insert()]
+                return [self._delete(there), self._insert()]
             case Load.APPEND:
-                return [self._bury(), self._append()]
+                # They would hide whatever is appended.
+                first = [self._delete(f"{there} {is_newer}")] if is_whole else []
+                return [*first, self._bury(there), self._append()]
 
     def vacuum(self) -> list[str]:
         """Rows of an appended table that were superseded before a time, then tombstones that hide nothing."""
@@ -171,13 +231,14 @@ class Statements:
         return [name for name in self._staged if name not in skipped]
 
     @property
+    def _of_subject(self) -> str:
+        return f"target.{quoted(self.shape.target_name(SUBJECT))} = %(subject)s"
+
+    @property
     def _in_spans(self) -> str:
-        subject, time = (
-            quoted(self.shape.target_name(SUBJECT)),
-            quoted(self.shape.target_name(self.shape.time)),
-        )
+        time = quoted(self.shape.target_name(self.shape.time))
         return (
-            f"target.{subject} = %(subject)s and exists (select from unnest(%(from)s::timestamptz[], "
+            f"{self._of_subject} and exists (select from unnest(%(from)s::timestamptz[], "
             f"%(to)s::timestamptz[]) as span (from_at, to_at) "
             f"where target.{time} >= span.from_at and target.{time} < span.to_at) "
             f"and target.{time} >= %(first)s::timestamptz and target.{time} < %(last)s::timestamptz"
@@ -189,20 +250,24 @@ class Statements:
         return f"and not exists (select from {STAGED} as staged where {same})"
 
     def _delete(self, condition: str) -> str:
-        return f"delete from {self.table} as target where {self._in_spans} {condition}"
+        return f"delete from {self.table} as target where {condition}"
 
     def _insert(self) -> str:
         names = _list(self._staged)
         return f"insert into {self.table} ({names}) select {names} from {STAGED}"
 
-    def _upsert(self) -> str:
+    def _upsert(self, *, is_whole: bool) -> str:
         updated = [name for name in self._staged if name not in self.key]
         changed = ", ".join(f"{quoted(name)} = excluded.{quoted(name)}" for name in updated)
+        is_differing = _differ("target", "excluded", self._values)
+        is_older = f"target.{self._commit} <= excluded.{self._commit}"
+        # A row that is right, under a commit that is yet to come, would refuse that commit.
+        condition = (
+            f"{is_differing} or ({is_older}) is not true" if is_whole else f"{is_older} and {is_differing}"
+        )
         return (
             f"insert into {self.table} as target ({_list(self._staged)}) select {_list(self._staged)} "
-            f"from {STAGED} on conflict ({_list(self.key)}) do update set {changed} "
-            f"where excluded.{self._commit} >= target.{self._commit} "
-            f"and {_differ('target', 'excluded', self._values)}"
+            f"from {STAGED} on conflict ({_list(self.key)}) do update set {changed} where {condition}"
         )
 
     def _append(self) -> str:
@@ -217,14 +282,14 @@ class Statements:
             f"where not target.{quoted(IS_DELETED)} and not ({_differ('target', 'staged', self._values)}))"
         )
 
-    def _bury(self) -> str:
+    def _bury(self, there: str) -> str:
         """What has gone gets a row that says so, newer than all others of its key."""
         names = [name for name in self._staged if name != self.shape.theirs[COMMIT]]
         return (
             f"insert into {self.table} ({_list(names)}, {self._commit}, {quoted(LOADED_AT)}, {quoted(IS_DELETED)}) "
             f"select {_list(names, of='target')}, %(commit_seq)s, clock_timestamp(), true from "
             f"(select distinct on ({_list(self.key, of='target')}) * from {self.table} as target "
-            f"where {self._in_spans} "
+            f"where {there} "
             f"order by {_list(self.key, of='target')}, target.{self._commit} desc, target.{quoted(LOADED_AT)} desc) "
             f"as target where not target.{quoted(IS_DELETED)} {self._not_staged}"
         )

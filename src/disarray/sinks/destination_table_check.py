@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from disarray.control.destinations import restart_destination
 from disarray.errors import DestinationMisfitError
 from disarray.model.description.destination import Load
 from disarray.sinks.destination_statements import FITTING_TYPES, POSITIONS, quoted
@@ -40,6 +41,34 @@ _PRIVILEGES = """
     where not has_table_privilege(to_regclass(%s), privilege)
 """
 
+# Whose code runs where the worker writes: owners of the table and of its partitions, and of the functions of triggers.
+# Those who may become the worker, and superusers, win nothing by it.
+_FOREIGN_CODE = """
+    with relation as (
+        select to_regclass(%(table)s)::oid as oid
+        union
+        select tree.relid::oid
+        from pg_partition_tree(to_regclass(%(table)s)) as tree
+    ),
+
+    code as (
+        select relation.oid, null::regprocedure as function, known.relowner as owner
+        from relation
+        inner join pg_class as known on relation.oid = known.oid
+        union all
+        select relation.oid, called.oid::regprocedure, called.proowner
+        from relation
+        inner join pg_trigger as trigger on relation.oid = trigger.tgrelid and not trigger.tgisinternal
+        inner join pg_proc as called on trigger.tgfoid = called.oid
+    )
+
+    select code.oid::regclass::text, code.function::text, code.owner::regrole::text
+    from code
+    inner join pg_roles as owner on code.owner = owner.oid
+    where not owner.rolsuper and not pg_has_role(code.owner, current_user, 'MEMBER')
+    order by 1, 2 nulls first
+"""
+
 
 def check_table(
     connection: Connection, destination: Destination, statements: Statements, *, needs_positions: bool
@@ -47,7 +76,9 @@ def check_table(
     """Refuse a table that cannot be loaded, with all that is wrong with it; make what is asked to be made."""
     target = destination.target
     if not _exists(connection, statements.table):
-        _make_table(connection, destination, statements)
+        _make_table(connection, destination, statements, needs_positions=needs_positions)
+    if not needs_positions:
+        _refuse_foreign_code(connection, destination, statements)
     faults = _column_faults(connection, destination, statements)
     faults += _key_faults(connection, destination, statements)
     if needs_positions and not _exists(connection, statements.positions):
@@ -77,12 +108,23 @@ def check_table(
         raise DestinationMisfitError(f"{target.shown} does not fit. Nothing was loaded: {'; '.join(faults)}")
 
 
+def has_our_types(connection: Connection, statements: Statements) -> bool:
+    """Whether binary COPY may write into the table itself: it would store the bits of one type as another, silently."""
+    found = {name: kind for name, kind, _ in connection.execute(_COLUMNS, (statements.table,))}
+    return all(
+        found.get(name) == kind or (kind == "text" and found.get(name) == "character varying")
+        for name, kind in statements.columns.items()
+    )
+
+
 def _exists(connection: Connection, relation: str) -> bool:
     [found] = connection.execute("select to_regclass(%s) is not null", (relation,)).fetchone() or [False]
     return bool(found)
 
 
-def _make_table(connection: Connection, destination: Destination, statements: Statements) -> None:
+def _make_table(
+    connection: Connection, destination: Destination, statements: Statements, *, needs_positions: bool
+) -> None:
     if not destination.creates:
         raise DestinationMisfitError(
             f"{destination.target.shown} does not exist. Nothing was loaded. Say create = true, or run: "
@@ -100,6 +142,28 @@ def _make_table(connection: Connection, destination: Destination, statements: St
         connection.execute(statements.create_table().encode())
         if destination.load is Load.APPEND:
             connection.execute(statements.create_index().encode())
+        # What was loaded into a table that is gone is not in this one.
+        if not needs_positions:
+            restart_destination(connection, destination.name)
+        elif _exists(connection, statements.positions):
+            connection.execute(statements.forget_loads().encode(), {"destination": destination.name})
+
+
+def _refuse_foreign_code(connection: Connection, destination: Destination, statements: Statements) -> None:
+    """Refuse a table of this database on which somebody else's code would run with the rights of the worker."""
+    found = connection.execute(_FOREIGN_CODE, {"table": statements.table}).fetchall()
+    if not found:
+        return
+    faults = "; ".join(
+        f"{relation} belongs to {owner}" if function is None else f"{relation} calls {function} of {owner}"
+        for relation, function, owner in found
+    )
+    raise DestinationMisfitError(
+        f"{destination.target.shown} could do whatever the worker may do in the database of disarray: {faults}. "
+        "Triggers, checks and defaults of a table run with the rights of whoever loads it. Nothing was loaded. "
+        "Give the table and those functions to the role of the worker, or load it by url, with a login that may do "
+        "nothing else"
+    )
 
 
 def _make_view(connection: Connection, statements: Statements) -> None:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, assert_never
 
 from disarray.errors import DestinationMisfitError
-from disarray.model.description.destination import DeltaTarget, TableTarget
-from disarray.sinks.destination_database import Loaded, TableLoader, open_target
+from disarray.failpoints import failpoint
+from disarray.model.description.destination import Content, DeltaTarget, TableTarget
+from disarray.sinks.destination_changes import WHOLE
+from disarray.sinks.destination_database import UNTOUCHED, Loaded, TableLoader, open_target
+from disarray.sinks.destination_pieces import cut_into_pieces, load_piece
 from disarray.sinks.destination_statements import Statements
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
+    from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination, Secret
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
 
     Advance = Callable[[Connection, Loaded], None]
+    ListUnasked = Callable[[Sequence[str]], Sequence[str]]
 
 
 class OpenTarget(Protocol):
@@ -36,9 +41,22 @@ class OpenTarget(Protocol):
         """Load, and note it with `advance` on a connection to our database: with the load where that can be."""
         ...
 
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        """Delete rows of subjects that it is not to have, of those that may have any."""
+        ...
+
     def vacuum(self) -> int:
         """Delete what nobody asks for any more."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """Who loads pieces, and of how many readings on a load is cut into them."""
+
+    runner: Runner
+    at_least: int
+    lease_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +71,9 @@ class SameDatabase:
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         return self.loader.load(turn, rows, finish=lambda loaded: advance(self.loader.connection, loaded))
 
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        self.loader.sweep(turn, list_unasked)
+
     def vacuum(self) -> int:
         return self.loader.vacuum()
 
@@ -63,15 +84,46 @@ class Elsewhere:
 
     loader: TableLoader
     pool: Pool
+    cutting: Cutting | None = None
+    dsn: str = field(default="", repr=False)
 
     def prepare(self) -> None:
         self.loader.prepare()
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
-        loaded = self.loader.load(turn, rows) if rows.changes.spans else Loaded(0, 0)
+        loaded = UNTOUCHED
+        if rows.changes.spans:
+            loaded = self._load_in_pieces(turn, rows) or self.loader.load(turn, rows)
         with self.pool.connection() as connection:
             advance(connection, loaded)
         return loaded
+
+    def _load_in_pieces(self, turn: LoadTurn, rows: SubjectRows) -> Loaded | None:
+        """A large load as tasks of Spark, the position of the target before and after them; None where it is none."""
+        cutting, destination = self.cutting, self.loader.destination
+        if cutting is None or destination.content is not Content.READINGS:
+            return None
+        if not self.loader.follows(turn):
+            rows = replace(rows, changes=WHOLE)
+        pieces = cut_into_pieces(
+            rows, turn, dsn=self.dsn, lease_seconds=cutting.lease_seconds, at_least=cutting.at_least
+        )
+        if not pieces or not self.loader.begin_pieces(turn, is_whole=rows.changes.is_whole):
+            return None
+        failpoint("destination.begun", about=destination.name)
+        outcomes = cutting.runner.run(load_piece, pieces)
+        done = [outcome.result() for outcome in outcomes]
+        failpoint("destination.pieced", about=destination.name)
+        self.loader.end_pieces(turn)
+        failpoint("destination.committed", about=destination.name)
+        return Loaded(
+            sum(each.rows_loaded for each in done),
+            sum(each.rows_deleted for each in done),
+            is_whole=rows.changes.is_whole,
+        )
+
+    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+        self.loader.sweep(turn, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
@@ -79,7 +131,7 @@ class Elsewhere:
 
 @contextmanager
 def opened_target(
-    destination: Destination, shape: Shape, *, pool: Pool, lease_seconds: int
+    destination: Destination, shape: Shape, *, pool: Pool, lease_seconds: int, cutting: Cutting | None = None
 ) -> Iterator[OpenTarget]:
     """The target of a destination, connected and not checked yet."""
     target = destination.target
@@ -91,10 +143,9 @@ def opened_target(
         case TableTarget(url=url):
             statements = Statements(target, shape, destination.load)
             assert url is not None
-            with open_target(
-                destination, statements, dsn=read_secret(url), lease_seconds=lease_seconds
-            ) as loader:
-                yield Elsewhere(loader, pool)
+            dsn = read_secret(url)
+            with open_target(destination, statements, dsn=dsn, lease_seconds=lease_seconds) as loader:
+                yield Elsewhere(loader, pool, cutting, dsn)
         case DeltaTarget():
             from disarray.sinks.destination_delta import DeltaLoader
 

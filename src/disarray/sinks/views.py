@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection, Pool
     from disarray.control.queue import Holder
-    from disarray.control.views import ViewRecord, ViewTurn
+    from disarray.control.views import Relation, ViewRecord, ViewTurn
     from disarray.model.description.view_rule import ViewRule
 
 log = logging.getLogger(__name__)
@@ -143,21 +143,12 @@ def apply_view(connection: Connection, declared: DeclaredView, *, by: str) -> Vi
         plan = plan_view(connection, declared)
         if plan.change is ViewChange.NONE:
             return plan
+        if plan.change is ViewChange.ADJUST:
+            _put(connection, declared, by=by, is_built=False)
+            return plan
         applied = _applied(connection, rule.name)
-        is_built = plan.change is not ViewChange.ADJUST
-        views.put_view(
-            connection,
-            rule.name,
-            schema_name=rule.schema,
-            definition=declared.query,
-            unique_key=rule.key,
-            depends_on=rule.depends_on,
-            at_most_every=rule.at_most_every,
-            timeout_seconds=seconds,
-            by=by,
-            is_built=is_built,
-        )
-        if is_built:
+        with views.creation_granted(connection):
+            _put(connection, declared, by=by, is_built=True)
             _build(connection, declared, applied)
     return plan
 
@@ -212,8 +203,8 @@ class ViewRefresher:
                     views.limit_statements(connection, turn.timeout_seconds)
                     position = views.begin_view_refresh(connection, turn, self.holder)
                     failpoint("view.begun", connection, about=turn.name)
-                    _refuse_unready(connection, turn)
-                    views.refresh_view(connection, turn)
+                    relation = _ready_relation(connection, turn)
+                    views.refresh_view(connection, turn, is_populated=relation.is_populated)
                     failpoint("view.refreshed", connection, about=turn.name)
                     seconds = time.monotonic() - begun
                     views.end_view_refresh(connection, turn, self.holder, seconds=seconds, position=position)
@@ -232,7 +223,7 @@ class ViewRefresher:
         return Refreshed(name=turn.name, seconds=seconds, position=position)
 
 
-def _refuse_unready(connection: Connection, turn: ViewTurn) -> None:
+def _ready_relation(connection: Connection, turn: ViewTurn) -> Relation:
     relation = views.find_relation(connection, turn.schema_name, turn.name)
     if relation is None or (relation.kind, relation.owner) != (_MATERIALIZED, views.OWNER):
         raise ViewError(
@@ -244,6 +235,7 @@ def _refuse_unready(connection: Connection, turn: ViewTurn) -> None:
             f"{turn.schema_name}.{turn.name} has lost its unique index, and cannot be refreshed while others read it. "
             f"Nothing was changed. Run: disarray view apply {turn.name}"
         )
+    return relation
 
 
 def _applied(connection: Connection, name: str) -> ViewRecord | None:
@@ -313,6 +305,22 @@ def _lines(*parts: object) -> list[str]:
     names = ("schema", "key", "depends_on", "at_most_every", "timeout")
     shown = [", ".join(map(str, each)) if isinstance(each, list | tuple) else str(each) for each in settings]
     return [f"-- {name}: {value}" for name, value in zip(names, shown, strict=True)] + str(query).splitlines()
+
+
+def _put(connection: Connection, declared: DeclaredView, *, by: str, is_built: bool) -> None:
+    rule = declared.rule
+    views.put_view(
+        connection,
+        rule.name,
+        schema_name=rule.schema,
+        definition=declared.query,
+        unique_key=rule.key,
+        depends_on=rule.depends_on,
+        at_most_every=rule.at_most_every,
+        timeout_seconds=int(rule.timeout.total_seconds()),
+        by=by,
+        is_built=is_built,
+    )
 
 
 def _build(connection: Connection, declared: DeclaredView, applied: ViewRecord | None) -> None:

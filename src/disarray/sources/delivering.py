@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.control import connections, deliveries
+from disarray.control.queue import Lane
 from disarray.errors import ConfigError, DatasetOverlapError, SubjectMissingError
 from disarray.failpoints import failpoint
 from disarray.model.matching import match_file
@@ -77,6 +78,7 @@ def commit_batch(
     instance_name: str,
     cursor_from: str | None = None,
     cursor_to: str | None = None,
+    lane: Lane = Lane.LIVE,
 ) -> list[Enqueued]:
     """Name the files of a batch and move its source on, in one transaction; a batch without files only moves it on.
 
@@ -96,6 +98,7 @@ def commit_batch(
                 instance_name=instance_name,
                 cursor_from=cursor_from,
                 cursor_to=cursor_to,
+                lane=lane,
             )
         failpoint("deliver.recorded", connection, about=batch.source_name)
     failpoint("deliver.committed", connection, about=batch.source_name)

@@ -13,9 +13,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from disarray.errors import SourceLayoutError, SourceReplacedError
+from disarray.errors import SourceLayoutError
 from disarray.model.description.table_source import Start, WatermarkKind
 from disarray.model.duration import HOUR
+from disarray.sources.server_snapshots import (
+    current_snapshot,
+    known_server,
+    open_transactions,
+    server_clock_us,
+    written_since,
+)
 from disarray.sources.table_columns import WHOLE_NUMBERS, literal, quoted, read_layout, relation_of
 from disarray.sources.table_pages import TRANSACTION, PagedTable, value_of
 from disarray.sources.taken_rows import TakenRows
@@ -43,25 +50,6 @@ if TYPE_CHECKING:
 # No local clock is further behind UTC. A stamp without a zone is that of any of them.
 _FURTHEST_ZONE_US = 12 * HOUR
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# All transactions of this database, and those that wait for COMMIT PREPARED, whose locks have a name of their own.
-_OPEN = """
-select distinct held.virtualtransaction::text as transaction
-from pg_locks as held
-left join pg_stat_activity as backend on held.pid = backend.pid
-where held.pid is distinct from pg_backend_pid()
-    and ((held.locktype = 'virtualxid' and held.mode = 'ExclusiveLock' and held.granted)
-        or held.virtualtransaction like '-1/%')
-    and (backend.datid is null or backend.datid = (select oid from pg_database where datname = current_database()))
-"""
-_SNAPSHOT = """
-select pg_snapshot_xmin(now.snapshot)::text::int8 as xmin, pg_snapshot_xmax(now.snapshot)::text::int8 as xmax
-from (select pg_current_snapshot() as snapshot) as now
-"""
-# After a restore or a failover numbers of transactions, and of sequences, may come a second time.
-_SERVER = """
-select (select system_identifier::text from pg_control_system())
-    || '/' || (select timeline_id::text from pg_control_checkpoint()) as server
-"""
 _CACHE = """
 select coalesce(max(known.seqcache), 1)::int8 as cache
 from pg_sequence as known
@@ -101,19 +89,14 @@ def extract_settled(
     on_page: Callable[[], None] = lambda: None,
 ) -> SettledExtract:
     """Read what the last extracts did not see, at most `limit` rows; without `can_settle`, of the whole table."""
-    clock_us = (
-        session.rows("select (extract(epoch from clock_timestamp()) * 1000000)::int8 as us")
-        .column("us")[0]
-        .as_py()
-    )
-    transactions = frozenset(session.rows(_OPEN).column("transaction").to_pylist())
+    clock_us = server_clock_us(session)
+    transactions = open_transactions(session)
     with session.snapshot(lock=relation_of(source)):
-        snapshot = session.rows(_SNAPSHOT)
-        read = SnapshotRead(snapshot.column("xmin")[0].as_py(), snapshot.column("xmax")[0].as_py())
+        read = current_snapshot(session)
         layout = read_layout(session, source, dataset)
-        mark = _of_this_server(session, source, mark)
-        _refuse_cursor(source, layout)
-        bound = _bound(source, layout, mark, clock_us) if can_settle else None
+        mark = replace(mark, server=known_server(session, source, mark.server))
+        refuse_cursor(source, layout)
+        bound = settling_bound(source, layout, clock_us=clock_us, high=mark.high) if can_settle else None
         mark = _with_pending(mark, bound, transactions)
         table = PagedTable(session, source, layout, has_transactions=True)
         table.refuse_missing_keys()
@@ -132,11 +115,10 @@ def begin_settled(session: TableSession, source: TableSource) -> SettledMark:
     if source.at is not Start.NOW:
         return start_settled(source, source.at)
     with session.snapshot(lock=relation_of(source)):
-        snapshot = session.rows(_SNAPSHOT)
-        read = SnapshotRead(snapshot.column("xmin")[0].as_py(), snapshot.column("xmax")[0].as_py())
+        read = current_snapshot(session)
         relation = relation_of(source)
         found = session.rows(
-            f"select distinct xmin::text::int8 as {TRANSACTION} from {relation} where {_since(read, read.xmax)}"  # noqa: S608
+            f"select distinct xmin::text::int8 as {TRANSACTION} from {relation} where {written_since(read, read.xmax)}"  # noqa: S608
         )
         seen = whole_transactions(found.column(TRANSACTION).to_numpy(), read.xmax)
         high: Value | None = None
@@ -185,7 +167,7 @@ class _Walk:
         begin = self.mark.settled
         for index, span in enumerate(self.mark.spans):
             before = span.read if span.read and span.read.is_usable(self.read.xmax) else None
-            condition = "" if before is None else _since(before, self.read.xmax)
+            condition = "" if before is None else written_since(before, self.read.xmax)
             for page, _ in self.table.pages(begin, span.to, condition=condition):
                 reached = self._take(page, before)
                 on_page()
@@ -217,38 +199,26 @@ class _Walk:
         self.cursor_to = str(last)
 
 
-def _since(read: SnapshotRead, xmax: int) -> str:
-    """What is true of rows written by the oldest open transaction or a later one; rows keep 32 bits of its number."""
-    return (
-        f"((({xmax % 2**32} - xmin::text::int8) & 4294967295) <= {xmax - read.xmin} and xmin::text::int8 > 2)"
-    )
+def settling_bound(
+    source: TableSource, layout: TableLayout, *, clock_us: int, high: Value | None
+) -> Value | None:
+    """The greatest cursor that a transaction which begins from now on cannot have; None: there is none.
 
-
-def _of_this_server(session: TableSession, source: TableSource, mark: SettledMark) -> SettledMark:
-    [server] = session.rows(_SERVER).column("server").to_pylist()
-    if mark.server and mark.server != server:
-        raise SourceReplacedError.of(
-            source.name,
-            "its database was restored, replaced or failed over since it was last read, so that transactions and "
-            "sequence numbers may have come a second time",
-        )
-    return replace(mark, server=str(server))
-
-
-def _bound(source: TableSource, layout: TableLayout, mark: SettledMark, clock_us: int) -> Value | None:
-    """The greatest cursor that a transaction which begins from now on cannot have; None: there is none."""
+    `high` is the greatest cursor that was read.
+    """
     match source.watermark:
         case WatermarkKind.TIMESTAMP:
             is_zoned = layout.column(str(source.cursor)).type_name == "timestamptz"
             behind = source.buffer + (0 if is_zoned else _FURTHEST_ZONE_US)
             return _stamp(clock_us - behind, is_zoned=is_zoned)
         case WatermarkKind.SEQUENCE:
-            return mark.high
+            return high
         case _:
             return None
 
 
-def _refuse_cursor(source: TableSource, layout: TableLayout) -> None:
+def refuse_cursor(source: TableSource, layout: TableLayout) -> None:
+    """Refuse a cursor of a type by which its watermark cannot settle."""
     if source.cursor is None:
         return
     expected = WHOLE_NUMBERS if source.watermark is WatermarkKind.SEQUENCE else ("timestamp", "timestamptz")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A function of PostgreSQL 13.
 _OLDEST_VERSION = 130_000
-_DESCRIBED = "described"
+DESCRIBED = "described"  # what positions of a watermark, and of chunks, mean something under
 _STARTED = "at"
 
 
@@ -64,7 +64,7 @@ def extract(
     on_page: Callable[[], None] = lambda: None,
 ) -> Extract:
     """Read on from where the source was left; nothing is changed anywhere."""
-    _refuse_other_description(source, watermark)
+    refuse_other_description(source, watermark)
     exactness = exactness_of(session, source)
     found: Any
     if exactness.reason is None:
@@ -83,7 +83,7 @@ def extract(
     return Extract(
         parts=found.rows.by_subject(),
         counts=found.rows.counts,
-        watermark={**found.mark.document(), _DESCRIBED: _description(source)},
+        watermark=watermark_document(source, found.mark),
         layout=_kept_layout(found.layout.document(), layout),
         # Room for all of them in the row of the source: each may quote a key.
         notices=list(dict.fromkeys([*notices, *(notice[:500] for notice in fresh)]))[:100],
@@ -121,6 +121,18 @@ def exactness_of(session: TableSession, source: TableSource) -> Exactness:
 def reset_watermark(source: TableSource, at: Start | int | str) -> dict[str, Any]:
     """What is kept of a source that is to go on from elsewhere; the next extract makes a watermark of it."""
     return {"kind": str(source.watermark), _STARTED: at if isinstance(at, int) else str(at)}
+
+
+def watermark_document(source: TableSource, mark: SettledMark | BufferMark) -> dict[str, Any]:
+    """A watermark as it is kept, with what its positions mean something under."""
+    return {**mark.document(), DESCRIBED: _description(source)}
+
+
+def starting_point(source: TableSource, watermark: Mapping[str, Any] | None) -> Start | int | str | None:
+    """Where a source is to begin that was never read, or was reset; None where it is under way."""
+    if watermark is None:
+        return source.at
+    return _start(watermark[_STARTED]) if _STARTED in watermark else None
 
 
 def _obstacle(session: TableSession, source: TableSource) -> str | None:
@@ -193,9 +205,9 @@ def _description(source: TableSource) -> dict[str, Any]:
     return {"cursor": source.cursor, "key": list(source.key), "query": query}
 
 
-def _refuse_other_description(source: TableSource, watermark: Mapping[str, Any] | None) -> None:
+def refuse_other_description(source: TableSource, watermark: Mapping[str, Any] | None) -> None:
     """Refuse to go on from a position in another order, or in another query: rows would be skipped silently."""
-    before = (watermark or {}).get(_DESCRIBED)
+    before = (watermark or {}).get(DESCRIBED)
     now = _description(source)
     if before is None or before == now:
         return

@@ -38,6 +38,7 @@ class PagedTable:
     source: TableSource
     layout: TableLayout
     has_transactions: bool  # whether rows tell who wrote them
+    is_by_key: bool = False  # in the order of the key alone
 
     @property
     def page_rows(self) -> int:
@@ -47,7 +48,7 @@ class PagedTable:
     @property
     def order(self) -> tuple[TableColumn, ...]:
         """The columns by which it is read; together they tell any two rows apart."""
-        cursor = (self.source.cursor,) if self.source.cursor else ()
+        cursor = (self.source.cursor,) if self.source.cursor and not self.is_by_key else ()
         names = dict.fromkeys((*cursor, *self.source.key))
         return tuple(self.layout.column(name) for name in names)
 
@@ -90,6 +91,30 @@ class PagedTable:
             if is_last:
                 return
             after = self.position(page, page.num_rows - 1)
+
+    def end_of(self, after: Position | None, up_to: Position, *, rows: int) -> Position | None:
+        """Where the next rows behind a position end, so many at most; None where there is none."""
+        names = ", ".join(column.quoted for column in self.order)
+        conditions = " and ".join([*self._bounds(after, ">"), *self._bounds(up_to, "<=")])
+        inner = (
+            f"select {names} from {relation_of(self.source)} where {conditions} "  # noqa: S608 - names are quoted
+            f"order by {names} limit {rows}"
+        )
+        selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
+        backwards = ", ".join(f"cut.{column.quoted} desc" for column in self.order)
+        found = self.session.rows(
+            f"select {selected} from ({inner}) as cut order by {backwards} limit 1"  # noqa: S608
+        )
+        return self.position(found, 0) if found.num_rows else None
+
+    def last_position(self) -> Position | None:
+        """The last in the order; None where there is no row."""
+        selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)
+        backwards = ", ".join(f"extracted.{column.quoted} desc" for column in self.order)
+        found = self.session.rows(
+            f"select {selected} from {relation_of(self.source)} as extracted order by {backwards} limit 1"  # noqa: S608
+        )
+        return self.position(found, 0) if found.num_rows else None
 
     def position(self, page: pa.Table, row: int) -> Position:
         """Where a row stands."""

@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import connections, deliveries, sources
+from disarray.control import connections, deliveries, source_loads, sources
 from disarray.control.deliveries import Batch
 from disarray.errors import ConfigError, ControlError, DisarrayError, UnknownNameError
 from disarray.failpoints import failpoint
 from disarray.model.description.spec_table import near_miss
 from disarray.model.duration import DAY, SECOND
 from disarray.sources.delivering import commit_batch, refuse_misplaced, write_batch
+from disarray.sources.load_plan import plan_load
 from disarray.sources.table_extract import extract
 from disarray.sources.table_session import open_session
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.table_source import TableSource
     from disarray.sources.landing import Landing
+    from disarray.sources.load_plan import LoadPlan
     from disarray.sources.table_extract import Extract
 
 log = logging.getLogger(__name__)
@@ -119,6 +121,12 @@ class TablePuller:
         watermark, layout, notices = turn.watermark, turn.layout, turn.notices
         renewal = _Renewal(self.pool, turn, self._lease_seconds(source))
         with open_session(source.url, source_name=source.name, timeout_us=source.timeout_us) as session:
+            plan = plan_load(session, source, self.datasets[source.dataset], watermark)
+            if plan is not None:
+                failpoint("load.planned", about=source.name)
+                self._begin_load(turn, plan)
+                watermark, layout = dict(plan.watermark), dict(plan.layout)
+                failpoint("load.begun", about=source.name)
             is_complete = False
             while not is_complete:
                 renewal.renew()
@@ -136,6 +144,21 @@ class TablePuller:
                 watermark, layout, notices = dict(found.watermark), dict(found.layout), list(found.notices)
                 is_complete = found.is_complete
                 yield pulled
+
+    def _begin_load(self, turn: SourceTurn, plan: LoadPlan) -> None:
+        """Store a load and the watermark that begins behind it: from now on each takes its own."""
+        with self.pool.connection() as connection, connections.transaction(connection):
+            sources.advance_source(
+                connection, turn, run_id=uuid.uuid4(), watermark=plan.watermark, layout=plan.layout
+            )
+            source_loads.begin_source_load(
+                connection,
+                turn,
+                plan=plan.document(),
+                open_transactions=sorted(plan.division.open),
+                key_end=plan.key_end,
+                rows_estimated=plan.rows_estimated,
+            )
 
     def _lease_seconds(self, source: TableSource) -> int:
         """Longer than the one statement during which nothing can be renewed."""

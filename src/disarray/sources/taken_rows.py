@@ -31,6 +31,7 @@ class TakenRows:
 
     source: TableSource
     limit: int
+    is_by_key: bool = False  # whether pages come in the order of the key, in which equal ones are neighbours
     notices: list[str] = field(default_factory=list)
     seen: int = 0
     rejected: int = 0
@@ -80,7 +81,8 @@ class TakenRows:
         if not self._parts:
             return {}
         rows = _together(self._parts)
-        self._refuse_equal_keys(rows)
+        if not self.is_by_key:
+            self._refuse_equal_keys(rows)
         subjects = rows.column(_SUBJECT).combine_chunks().dictionary_encode()
         rows = rows.drop_columns([_SUBJECT])
         indices = subjects.indices.to_numpy()

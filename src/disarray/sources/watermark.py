@@ -96,7 +96,7 @@ class SettledMark:
         spans: list[dict[str, Any]] = []
         room = _MOST_SEEN_BYTES
         for span in self.spans:
-            read = _read_document(span.read, room)
+            read = read_document(span.read, room)
             room -= len(read["seen"] or "") if read else 0
             spans.append({"to": None if span.to is None else list(span.to), "read": read})
         return {
@@ -134,7 +134,7 @@ def restore_settled(written: Mapping[str, Any]) -> SettledMark:
     return SettledMark(
         kind=WatermarkKind(written["kind"]),
         settled=_position(written["settled"]),
-        spans=tuple(Span(_position(span["to"]), _restore_read(span["read"])) for span in written["spans"]),
+        spans=tuple(Span(_position(span["to"]), restore_read(span["read"])) for span in written["spans"]),
         pending=pending and Pending(pending["bound"], frozenset(pending["open"])),
         high=written["high"],
         server=written["server"],
@@ -178,7 +178,8 @@ def _position(written: list[Value] | None) -> Position | None:
     return None if written is None else tuple(written)
 
 
-def _read_document(read: SnapshotRead | None, room: int) -> dict[str, Any] | None:
+def read_document(read: SnapshotRead | None, room: int = _MOST_SEEN_BYTES) -> dict[str, Any] | None:
+    """A snapshot as it is kept, what was seen in so many bytes."""
     if read is None:
         return None
     return {"xmin": read.xmin, "xmax": read.xmax, "seen": _packed(read, room)}
@@ -193,7 +194,8 @@ def _packed(read: SnapshotRead, room: int) -> str | None:
     return packed if len(packed) <= room else None
 
 
-def _restore_read(written: Mapping[str, Any] | None) -> SnapshotRead | None:
+def restore_read(written: Mapping[str, Any] | None) -> SnapshotRead | None:
+    """A snapshot as it was kept."""
     if written is None:
         return None
     seen: frozenset[int] | None = None

@@ -9,6 +9,7 @@ import tempfile
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,7 @@ class Lake:
 
     def relative(self, path: str) -> str:
         """The path as the catalog keeps it."""
-        return str(Path(path).relative_to(self.root))
+        return _relative(path, self.root)
 
     def absolute(self, path: str) -> str:
         """The path as a kernel opens it."""
@@ -84,6 +85,12 @@ class ScratchLake(Lake):
     def relative(self, path: str) -> str:
         """The path as it is: below no root, `absolute` leaves it alone."""
         return path
+
+
+@lru_cache(maxsize=256)
+def _relative(path: str, root: Path) -> str:
+    # Thousands of fragments of a pass lie in a few files.
+    return str(Path(path).relative_to(root))
 
 
 def make_durable_folder(folder: Path) -> None:

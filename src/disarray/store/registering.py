@@ -25,8 +25,12 @@ def register_all(
     queue_moves(connection, datasets)
 
 
-def register(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False) -> int:
+def register(
+    connection: Connection, dataset: Dataset, *, is_on_purpose: bool = False, queues: bool = True
+) -> int:
     """Make a dataset's definition the one in force, and its table fit it; how many subjects are to be rebuilt.
+
+    Without `queues` their orders are left to whoever queues them one by one.
 
     Refused where the catalog has its readings in another store, or where the definition was replaced by another.
     """
@@ -40,4 +44,4 @@ def register(connection: Connection, dataset: Dataset, *, is_on_purpose: bool = 
                 f"'disarray store copy {dataset.name} --to {dataset.store}' to move them, "
                 f'or write store = "{in_force}"'
             )
-        return definitions.register_dataset(connection, dataset, is_on_purpose=is_on_purpose)
+        return definitions.register_dataset(connection, dataset, is_on_purpose=is_on_purpose, queues=queues)

@@ -60,7 +60,21 @@ def read_segment(
         read = store.read(subject_key, content, channels)
         if read is not None:
             return read
-    raise ReadingsGoneError(
-        f"the readings of {subject_key} from {datetime_of(entry.segment_us):%Y-%m-%dT%H:%MZ} on are no longer "
+    raise _gone(subject_key, content)
+
+
+def read_fragments(
+    lake: Lake, dataset: Dataset, subject_key: str, *, content: SegmentContent
+) -> SegmentReadings:
+    """Read a segment as it was looked up, from fragments alone: no database is asked."""
+    read = LakeReadings(lake, dataset).read(subject_key, content)
+    if read is None:
+        raise _gone(subject_key, content)
+    return read
+
+
+def _gone(subject_key: str, content: SegmentContent) -> ReadingsGoneError:
+    return ReadingsGoneError(
+        f"the readings of {subject_key} from {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%MZ} on are no longer "
         "kept. The values at the ends of this segment are; ask for an instant outside of it"
     )

@@ -22,6 +22,7 @@ from disarray.web.api import (
     subjects,
     tokens,
     values,
+    views,
 )
 from disarray.web.route import AnyRoute
 
@@ -42,6 +43,7 @@ ROUTES: tuple[AnyRoute, ...] = (
     *figures.ROUTES,
     *runs.ROUTES,
     *sinks.ROUTES,
+    *views.ROUTES,
     *sources.ROUTES,
     *backfills.ROUTES,
     *tokens.ROUTES,

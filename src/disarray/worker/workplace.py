@@ -9,6 +9,7 @@ from disarray.control.commits import MAX_SHIFT_ROWS
 from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.sinks.hook_settings import HookSettings
 from disarray.sources.inbox import Inbox, InboxSettings
+from disarray.sources.initial_load import CHUNKS_OF_A_TASK, InitialLoader
 from disarray.sources.table_puller import TablePuller
 from disarray.worker.housekeeping_settings import DEFAULTS, HousekeepingSettings
 
@@ -68,6 +69,7 @@ class Workplace:
                 destination=each,
                 holder=self.holder,
                 settings=self.loader_settings,
+                runner=self.runner,
             )
             for each in self.destinations
         ]
@@ -83,5 +85,25 @@ class Workplace:
             datasets=self.datasets,
             holder=self.holder,
             sources=self.sources,
+            lease_seconds=self.inbox_settings.lease_seconds,
+        )
+
+    def initial_loader(self, *, spares_a_core: bool) -> InitialLoader | None:
+        """What carries out the initial loads of its table sources; None where there are none.
+
+        With `spares_a_core`, what comes in meanwhile finds one free.
+        """
+        if self.landing is None or not self.sources:
+            return None
+        cores = self.runner.cores
+        return InitialLoader(
+            pool=self.pool,
+            landing=self.landing,
+            datasets=self.datasets,
+            holder=self.holder,
+            sources=self.sources,
+            runner=self.runner,
+            cores=max(1, cores - 1) if spares_a_core else cores,
+            chunks_of_a_task=1 if spares_a_core else CHUNKS_OF_A_TASK,
             lease_seconds=self.inbox_settings.lease_seconds,
         )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-import threading
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -30,24 +28,19 @@ from disarray.cli.support.signals import stop_on_signals
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from disarray.backfill.kind import KindOpener
+    from disarray.backfill.description import BackfillSpec
     from disarray.config import Config
     from disarray.control.connections import Connection
-    from disarray.control.queue import Holder
-    from disarray.queries.backfills import BackfillDetails
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Change a table in chunks: plan, start, watch, pause, resume, cancel, change the rate, verify.",
+    help="Long work in chunks: change a table, or make numbers once more and compare them. Plan, start, watch, pause, "
+    "resume, cancel, change the rate, verify, check, apply.",
 )
 
 JobFile = Annotated[Path, typer.Argument(help="The TOML file that describes the backfill.")]
 JobId = Annotated[int, typer.Argument(help="The number of the job, as list shows it.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Leave the work to the workers.")]
-_LOOK_SECONDS = 0.5
-_LINE_SECONDS = 5.0
 
 
 @app.command()
@@ -55,12 +48,12 @@ def plan(context: typer.Context, file: JobFile, *, as_json: AsJson = False) -> N
     """Tell rows, bytes, chunks and time, and try one chunk that is rolled back. Nothing is changed."""
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
-        from disarray.backfill.job_file import read_spec
         from disarray.backfill.starting import plan_backfill
         from disarray.cli.support.backfill_report import plan_lines
-    spec = read_spec(file, config)
-    with _kinds(config, spec.kind) as kinds:
-        found = plan_backfill(database_dsn(config), spec, open_kind=kinds)
+        from disarray.cli.support.backfill_work import opened_kinds
+    spec = _described(context, config, file)
+    with opened_kinds(config, spec.kind) as open_kind:
+        found = plan_backfill(database_dsn(config), spec, open_kind=open_kind)
     if as_json:
         print_json(found)
         return
@@ -81,17 +74,16 @@ def start(
     """Begin a backfill and work on it here until it has ended. Exits 1 unless it is verified."""
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
-        from disarray.backfill.job_file import read_spec
         from disarray.backfill.starting import start_backfill
-    with control_session(context):
-        pass  # the schema is there, and ours
-    spec = read_spec(file, config)
-    with _kinds(config, spec.kind) as kinds:
-        job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=kinds)
+        from disarray.cli.support.backfill_work import opened_kinds, print_end
+    spec = _described(context, config, file)
+    with opened_kinds(config, spec.kind, runs=False) as open_kind:
+        job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=open_kind)
     if detach:
         _print_detached(job_id, as_json=as_json)
-    else:
-        _work(context, config, job_id, as_json=as_json)
+        return
+    _work(context, config, job_id, spec.kind, as_json=as_json)
+    print_end(context, job_id, as_json=as_json)
 
 
 @app.command()
@@ -105,6 +97,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a job that was paused, stopped or left alone; dead chunks are tried again."""
+    from disarray.cli.support.backfill_work import print_end
     from disarray.control.backfills import BackfillDecision, decide_backfill
     from disarray.queries.backfills import show_backfill
 
@@ -115,8 +108,9 @@ def resume(
             decide_backfill(connection, job_id, BackfillDecision.RESUMED, reason=reason, by=by)
     if detach:
         _print_detached(job_id, as_json=as_json)
-    else:
-        _work(context, config, job_id, as_json=as_json)
+        return
+    _work(context, config, job_id, job.kind, as_json=as_json)
+    print_end(context, job_id, as_json=as_json)
 
 
 @app.command("list")
@@ -152,12 +146,13 @@ def list_jobs(
 @app.command()
 def show(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) -> None:
     """Show a job: its progress, its limits and which of them is in force, its dead chunks and its verdict."""
+    from disarray.cli.support.backfill_work import print_job
     from disarray.queries.backfills import show_backfill
 
     use_zone(context)
     with control_session(context) as connection:
         job = show_backfill(connection, job_id=job_id)
-    _print_job(job, as_json=as_json)
+    print_job(job, as_json=as_json)
 
 
 @app.command()
@@ -231,7 +226,8 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.chunk_worker import ChunkWorker
-        from disarray.backfill.job_session import open_job
+        from disarray.backfill.job_session import open_in_database, open_job
+    from disarray.cli.support.backfill_work import instance_of, lease_seconds, opened_kinds, print_end
     from disarray.control.backfills import list_backfills
     from disarray.control.instances import register_instance
     from disarray.errors import InvalidRequestError
@@ -240,10 +236,12 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     with control_session(context) as connection:
         show_backfill(connection, job_id=job_id)
         [job] = list_backfills(connection, job_id=job_id)
-        holder = register_instance(connection, _instance_of(job_id))
-    lease = _lease_seconds(config)
+        holder = register_instance(connection, instance_of(job_id))
+    lease = lease_seconds(config)
+    # Replays and rebuilds compare while they run.
+    kinds = opened_kinds(config, job.kind) if job.kind == "republish" else nullcontext(open_in_database)
     with (
-        _kinds(config, job.kind, holder) as kinds,
+        kinds as open_kind,
         open_job(
             database_dsn(config),
             job_id,
@@ -251,7 +249,7 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
             kind=job.kind,
             description=job.description,
             lease_seconds=lease,
-            open_kind=kinds,
+            open_kind=open_kind,
         ) as session,
     ):
         worker = ChunkWorker(session, holder, lease_seconds=lease)
@@ -259,23 +257,136 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
             raise InvalidRequestError(
                 f"backfill job {job_id} is {job.state}: it is verified when every chunk has ended. Nothing was changed"
             )
-    _print_end(context, job_id, as_json=as_json)
+    print_end(context, job_id, as_json=as_json)
 
 
-@contextmanager
-def _kinds(config: Config, kind: str, holder: Holder | None = None) -> Iterator[KindOpener]:
-    """What opens a job of a kind: a database is enough for an update, other kinds need the project."""
-    from disarray.backfill.description import KindName
-    from disarray.backfill.job_session import open_in_database
-    from disarray.control.queue import Holder, Incarnation
+@app.command()
+def check(
+    context: typer.Context,
+    *,
+    last: Annotated[
+        str | None, typer.Option(help="How far back, such as '30 d'; the whole history if not given.")
+    ] = None,
+    datasets: Annotated[
+        list[str] | None, typer.Option("--dataset", "--datasets", help="Only this one; may be repeated.")
+    ] = None,
+    subjects: Annotated[
+        list[str] | None, typer.Option("--subject", help="Only this one; may be repeated.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="End after about so long, such as '10 min'; resume goes on.")
+    ] = None,
+    allow_vanished: Annotated[
+        bool, typer.Option("--allow-vanished", help="Believe what is kept of files that are gone or changed.")
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Queue what makes the numbers that were found.")
+    ] = False,
+    reason: Reason = BY_HAND,
+    by: By,
+    as_json: AsJson = False,
+) -> None:
+    """Make numbers once more from the files, by this program and disarray.toml as it is here, and compare to the bit.
 
-    if kind == KindName.UPDATE:
-        yield open_in_database
-        return
-    with extra_installed("worker", purpose=f"`backfill` of kind {kind}"):
-        from disarray.worker.process.backfill_kinds import project_kinds
-    with project_kinds(config, holder or Holder("plan", Incarnation(0))) as kinds:
-        yield kinds
+    A replay that changes no number: run it before a new release, format or definition goes to production. Exits 1
+    with the differences, 0 where all of it was compared and is identical.
+    """
+    config = configuration(context)
+    with extra_installed("worker", purpose="`backfill check`"):
+        from disarray.backfill.starting import start_backfill
+        from disarray.cli.support.backfill_check import check_spec, duration_of, not_in_force_lines
+        from disarray.cli.support.backfill_work import opened_kinds, print_end
+        from disarray.queries.project import configured_datasets
+    described = configured_datasets(config)
+    budget_us = None if budget is None else duration_of("--budget", budget)
+    with control_session(context) as connection:
+        spec = check_spec(
+            connection,
+            config,
+            described,
+            last=last,
+            datasets=datasets,
+            subjects=subjects,
+            allow_vanished=allow_vanished,
+        )
+        for line in not_in_force_lines(connection, spec):
+            typer.echo(line, err=True)
+    with opened_kinds(config, spec.kind, datasets=described, runs=False) as open_kind:
+        job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=open_kind)
+    _work(context, config, job_id, spec.kind, as_json=as_json, budget_us=budget_us)
+    with control_session(context) as connection:
+        _end_check(connection, job_id, budget=budget, by=by)
+        if apply:
+            _apply(connection, job_id, reason=reason, by=by)
+    print_end(context, job_id, as_json=as_json)
+
+
+@app.command("apply")
+def apply_differences(
+    context: typer.Context,
+    job_id: JobId,
+    *,
+    reason: Reason = BY_HAND,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Take over what a replay found: the files concerned are read again, and the ledger tells what changes."""
+    from disarray.backfill.applying import apply_replay
+    from disarray.queries.backfills import show_backfill
+
+    with decision(context, dry_run=dry_run) as connection:
+        show_backfill(connection, job_id=job_id)
+        applied = apply_replay(connection, job_id, reason=reason, by=by)
+    print_decision(
+        {"job_id": job_id, "files": applied.files, "rebuilds": applied.rebuilds},
+        [applied_sentence(applied.files, applied.rebuilds)],
+        dry_run=dry_run,
+        as_json=as_json,
+    )
+
+
+def applied_sentence(files: int, rebuilds: int) -> str:
+    """What was queued, for people."""
+    from disarray.cli.support.rendering import counted
+
+    if not files and not rebuilds:
+        return "Nothing differs that could be read again; nothing is queued."
+    queued = [counted(files, "file") + " to be read again"] if files else []
+    queued += [counted(rebuilds, "rebuild")] if rebuilds else []
+    return f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"
+
+
+def _apply(connection: Connection, job_id: int, *, reason: str, by: str) -> None:
+    from disarray.backfill.applying import apply_replay
+
+    applied = apply_replay(connection, job_id, reason=reason, by=by)
+    typer.echo(applied_sentence(applied.files, applied.rebuilds), err=True)
+
+
+def _end_check(connection: Connection, job_id: int, *, budget: str | None, by: str) -> None:
+    """A check whose time is up waits for somebody who resumes it: no worker goes on with it by itself."""
+    from disarray.control.backfills import BackfillDecision, decide_backfill
+    from disarray.queries.backfills import show_backfill
+
+    if budget is not None and show_backfill(connection, job_id=job_id).state == "running":
+        used_up = f"the budget of {budget} is used up"
+        decide_backfill(connection, job_id, BackfillDecision.PAUSED, reason=used_up, by=by)
+
+
+def _described(context: typer.Context, config: Config, file: Path) -> BackfillSpec:
+    """The description in a file, with all that its start decides; the schema is there, and ours."""
+    from disarray.backfill.description import ReplaySpec
+    from disarray.backfill.job_file import read_spec
+
+    spec = read_spec(file, config)
+    with control_session(context) as connection:
+        if not isinstance(spec, ReplaySpec):
+            return spec
+        with extra_installed("worker", purpose="a replay"):
+            from disarray.backfill.replay import resolved
+            from disarray.queries.project import configured_datasets
+        return resolved(connection, spec, configured_datasets(config))
 
 
 def _decide(
@@ -290,101 +401,32 @@ def _decide(
     )
 
 
-def _work(context: typer.Context, config: Config, job_id: int, *, as_json: bool) -> None:
+def _work(
+    context: typer.Context,
+    config: Config,
+    job_id: int,
+    kind: str,
+    *,
+    as_json: bool,
+    budget_us: int | None = None,
+) -> None:
     """Work on a job in threads of this process, and tell how far it is."""
-    from disarray.backfill.serving_jobs import JobServer
-    from disarray.control.instances import register_instance
-    from disarray.queries.backfills import show_backfill
+    from disarray.cli.support.backfill_work import opened_kinds, work_on
+    from disarray.model.duration import SECOND
 
     stop = stop_on_signals()
-    failures: list[BaseException] = []
-    with control_session(context) as connection, ExitStack() as stack:
-        job = show_backfill(connection, job_id=job_id)
-        holder = register_instance(connection, _instance_of(job_id))
-        server = JobServer(
-            dsn=database_dsn(config),
-            holder=holder,
-            lease_seconds=_lease_seconds(config),
-            open_kind=stack.enter_context(_kinds(config, job.kind, holder)),
+    with opened_kinds(config, kind, stop=stop) as open_kind:
+        work_on(
+            context,
+            config,
+            job_id,
+            open_kind=open_kind,
+            stop=stop,
+            silent=as_json,
+            budget_seconds=None if budget_us is None else budget_us / SECOND,
         )
-
-        def work() -> None:
-            try:
-                server.run_job(job_id, stop, threads=job.max_concurrency)
-            except BaseException as error:
-                failures.append(error)
-
-        worker = threading.Thread(target=work, name="backfill", daemon=True)
-        worker.start()
-        _watch(connection, job_id, worker, silent=as_json)
-    if failures:
-        raise failures[0]
-    _print_end(context, job_id, as_json=as_json)
-
-
-def _watch(connection: Connection, job_id: int, worker: threading.Thread, *, silent: bool) -> None:
-    from disarray.cli.support.backfill_report import progress_line
-    from disarray.errors import ControlError
-    from disarray.queries.backfills import show_backfill
-
-    is_terminal = sys.stdout.isatty() and not silent
-    every = _LOOK_SECONDS if is_terminal else _LINE_SECONDS
-
-    def look(show: Callable[[str], object]) -> None:
-        # A database that is away is told of by those who work.
-        with suppress(ControlError):
-            show(progress_line(show_backfill(connection, job_id=job_id)))
-
-    if is_terminal:
-        from rich.live import Live
-        from rich.text import Text
-
-        from disarray.cli.support.terminal import open_console
-
-        with Live(console=open_console(), transient=True, auto_refresh=False) as live:
-            while worker.is_alive():
-                look(lambda line: live.update(Text(line), refresh=True))
-                worker.join(every)
-        return
-    while worker.is_alive():
-        worker.join(every)
-        if worker.is_alive() and not silent:
-            look(typer.echo)
-
-
-def _print_end(context: typer.Context, job_id: int, *, as_json: bool) -> None:
-    from disarray.queries.backfills import show_backfill
-
-    use_zone(context)
-    with control_session(context) as connection:
-        job = show_backfill(connection, job_id=job_id)
-    _print_job(job, as_json=as_json)
-    if job.verdict != "verified":
-        if job.state in ("running", "paused", "stopped"):
-            typer.echo(f"It goes on with: disarray backfill resume {job_id}", err=True)
-        raise typer.Exit(1)
-
-
-def _print_job(job: BackfillDetails, *, as_json: bool) -> None:
-    from disarray.cli.support.backfill_report import job_lines
-
-    if as_json:
-        print_json(job)
-        return
-    for line in job_lines(job):
-        typer.echo(line)
 
 
 def _print_detached(job_id: int, *, as_json: bool) -> None:
     sentence = f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
     print_decision({"job_id": job_id}, [sentence], dry_run=False, as_json=as_json)
-
-
-def _instance_of(job_id: int) -> str:
-    return f"backfill job {job_id}"
-
-
-def _lease_seconds(config: Config) -> int:
-    from disarray.model.duration import SECOND
-
-    return config.length_us("worker.lease") // SECOND

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from disarray.cli.support.options import AsJson, DryRun, OfSubject
+from disarray.cli.support.options import AsJson, By, DryRun, OfSubject
 from disarray.cli.support.printing import print_json
 from disarray.cli.support.project import chosen_dataset, configuration, control_session, extra_installed
 from disarray.cli.support.rendering import counted
@@ -16,6 +16,7 @@ from disarray.cli.support.rendering import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from disarray.config import Config
     from disarray.control.connections import Connection
     from disarray.control.definitions import PendingRebuild
     from disarray.model.description.dataset import Dataset
@@ -50,6 +51,14 @@ def rebuild(
         typer.Option(help="Only this one, also where its definition was in force before and was replaced."),
     ] = None,
     subject: OfSubject = None,
+    as_job: Annotated[
+        bool,
+        typer.Option(
+            "--as-job",
+            help="Leave it to a backfill of the workers: one subject after the other, at a rate, compared.",
+        ),
+    ] = False,
+    by: By,
     dry_run: DryRun = False,
     as_json: AsJson = False,
 ) -> None:
@@ -59,7 +68,8 @@ def rebuild(
         from disarray.queries.project import configured_datasets
         from disarray.store.belonging import belonging_files, queue_moves
         from disarray.store.registering import register
-    datasets = configured_datasets(configuration(context))
+    config = configuration(context)
+    datasets = configured_datasets(config)
     chosen = list(datasets.values()) if dataset is None else [chosen_dataset(datasets, dataset)]
     with control_session(context) as connection:
         rebuilds = [rebuild_of(connection, each, subject) for each in chosen]
@@ -69,10 +79,14 @@ def rebuild(
             if not each.file.is_rebuild_pending
         ]
         queued = moves = 0
+        job_id: int | None = None
         if not dry_run:
             for each in chosen:
-                register(connection, each, is_on_purpose=dataset is not None)
-                queued += queue_rebuilds(connection, dataset=each.name, subject_key=subject)
+                register(connection, each, is_on_purpose=dataset is not None, queues=not as_job)
+                if not as_job:
+                    queued += queue_rebuilds(connection, dataset=each.name, subject_key=subject)
+            if as_job:
+                job_id = _start_job(connection, config, chosen, subject, by=by)
             moves = queue_moves(connection, datasets.values(), is_asked_for=True)
     if as_json:
         moved = [
@@ -87,6 +101,7 @@ def rebuild(
                 "moves": moved,
                 "unmatched": unmatched,
                 "queued": queued,
+                "job_id": job_id,
                 "dry_run": dry_run,
             }
         )
@@ -99,8 +114,28 @@ def rebuild(
         typer.echo(
             f"{counted(moves, 'file')} queued to be moved; a worker does it next. Or run: disarray ingest"
         )
+    if job_id is not None:
+        typer.echo(
+            f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
+        )
     if queued:
         typer.echo(f"{counted(queued, 'rebuild')} queued; a worker does them next. Or run: disarray ingest")
+
+
+def _start_job(
+    connection: Connection, config: Config, chosen: Sequence[Dataset], subject: str | None, *, by: str
+) -> int:
+    from disarray.backfill.starting import start_backfill
+    from disarray.cli.support.backfill_check import rebuild_spec
+    from disarray.cli.support.backfill_work import opened_kinds
+    from disarray.cli.support.project import database_dsn
+
+    spec = rebuild_spec(connection, config, chosen, subject=subject)
+    described = {each.name: each for each in chosen}
+    with opened_kinds(config, spec.kind, datasets=described, runs=False) as open_kind:
+        return start_backfill(
+            database_dsn(config), spec, reason="definitions of disarray.toml", by=by, open_kind=open_kind
+        )
 
 
 def rebuild_of(connection: Connection, dataset: Dataset, subject: str | None) -> DatasetRebuild:

@@ -49,6 +49,7 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
 @app.command()
 def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
     """Show how far a source is read, whether its watermark is exact, and its last batches."""
+    from disarray.cli.support.initial_loads import load_lines
     from disarray.control.deliveries import list_batches
     from disarray.queries.sources import find_source_state
 
@@ -72,6 +73,9 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
         f"{known.rows_duplicate:,} had come before, {known.rows_rejected:,} rejected."
     )
     typer.echo(f"Settled up to: {settled}. Transactions waited for: {known.open_transactions:,}.")
+    if known.initial_load is not None:
+        for line in load_lines(known.initial_load):
+            typer.echo(line)
     for notice in known.notices:
         typer.echo(f"Note: {notice}.")
     if known.paused_at is not None:
@@ -97,8 +101,12 @@ def run(
     once: Annotated[bool, typer.Option("--once", help="End when all that is there was delivered.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Pull a source now, due or not, and then every so often; workers do so by themselves."""
+    """Pull a source now, due or not, and then every so often; workers do so by themselves.
+
+    A large table that was never read is taken in by chunks of its key first, several at a time.
+    """
     with extra_installed("worker", purpose="`source run`"):
+        from disarray.cli.support.initial_loads import run_initial_load
         from disarray.control.instances import register_instance
         from disarray.queries.project import configured_datasets, configured_sources
         from disarray.sources.landing import Landing
@@ -124,14 +132,15 @@ def run(
                     f"source {name} is paused, or another worker reads it now. Nothing was taken. "
                     f"See: disarray source show {name}"
                 )
+            news = [each for each in pulled if each.counts.taken or each.counts.rejected]
             if as_json:
                 print_json(pulled)
             else:
-                news = [each for each in pulled if each.counts.taken or each.counts.rejected]
                 for each in news:
                     typer.echo(sentence_of(each))
-                if not news:
-                    typer.echo(f"Nothing is new in {name}.")
+            loaded = run_initial_load(config, puller, source, stop, is_quiet=as_json)
+            if not as_json and not news and not loaded:
+                typer.echo(f"Nothing is new in {name}.")
             if once:
                 return
             stop.wait(source.every_us / 1_000_000)

@@ -95,6 +95,12 @@ def take_all_in(
         from disarray.worker.process.pulling import pull_all
 
         summary.rows, summary.unread_sources = pull_all(place.puller, stop)
+    if (loads := place.initial_loader(spares_a_core=False)) is not None:
+        from disarray.worker.process.initial_loading import load_all
+
+        rows, unfinished = load_all(loads, stop)
+        summary.rows += rows
+        summary.unread_sources = unfinished | summary.unread_sources
     with _shown_progress(_backlog(place), is_quiet=as_json) as advance:
         for report in _drained(scheduler, stop):
             passes = [pass_document(place, committed) for committed in report.committed]

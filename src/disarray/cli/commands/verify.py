@@ -10,14 +10,15 @@ import typer
 from disarray.cli.support.options import AsJson, InZone, OfDataset, OfSubject
 from disarray.cli.support.printing import Columns, print_json, table_of
 from disarray.cli.support.project import chosen_dataset, configuration, control_session, extra_installed
-from disarray.cli.support.rendering import shown_instant, use_zone
+from disarray.cli.support.rendering import json_instant, parse_instant, parse_length, shown_instant, use_zone
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from disarray.cli.support.text_tables import Table
     from disarray.control.connections import Connection
+    from disarray.engine.verification.record import VerificationRecord
     from disarray.engine.verification.verification_report import VerificationReport
 
 SHOWN = 20
@@ -59,13 +60,53 @@ def verify(
             help="Believe what is kept of files whose source is gone or was replaced; they are still listed.",
         ),
     ] = False,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since", help="Recompute what lies from this time on; what is stored of before is believed."
+        ),
+    ] = None,
+    sample: Annotated[
+        str | None,
+        typer.Option(
+            "--sample", help="Recompute such a share of all segments, as 1%; another one each time."
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(
+            "--budget",
+            help="Take about so long, as '10 min': subjects that were verified longest ago come first.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Go on with the run that was broken off, with its options."),
+    ] = False,
     zone: InZone = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute everything once more from the files, and compare it with what is stored, bit for bit."""
+    """Compute everything once more from the files, and compare it with what is stored, bit for bit.
+
+    With --since or --sample not all segments are recomputed; that the values of all follow from them is checked all the
+    same. What is found out about each subject is written down, and `status` tells it.
+    """
     use_zone(context, zone)
+    asked: dict[str, Any] = {
+        "subject": subject,
+        "dataset": dataset,
+        "since": None if since is None else json_instant(parse_instant(since)),
+        "sample": None if sample is None else share_of(sample),
+        "budget_seconds": None if budget is None else parse_length(budget) / 1_000_000,
+        "allow_vanished": allow_vanished or None,
+    }
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if resume and asked:
+        raise typer.BadParameter("a run goes on with the options that it began with; give --resume alone")
     with extra_installed("worker", purpose="`verify`"):
+        from disarray.engine.runner import SparkRunner
         from disarray.engine.session import start_session
+        from disarray.engine.verification.selection import Selection
         from disarray.engine.verification.verify import verify as recompute
         from disarray.queries.project import configured_datasets
         from disarray.store.lake import Lake
@@ -75,23 +116,33 @@ def verify(
     if dataset is not None:
         chosen_dataset(datasets, dataset)
     with control_session(context) as connection:
+        record = _record(connection, asked, resume=resume)
+        asked = dict(record.selection)
         _print_step("starting Spark")
         session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
         try:
             report = recompute(
                 connection,
-                session,
+                SparkRunner(session),
                 datasets,
                 lake=Lake(config.lake_root),
-                subject_key=subject,
-                dataset=dataset,
+                subject_key=asked.get("subject"),
+                dataset=asked.get("dataset"),
+                selection=Selection(
+                    since_us=parse_instant(asked.get("since")),
+                    share=asked.get("sample"),
+                    seed=str(record.verification_id),
+                ),
+                budget_seconds=asked.get("budget_seconds"),
+                record=record,
                 on_step=_print_step,
             )
         finally:
             session.stop()
-        is_identical = report.is_identical(allow_vanished=allow_vanished)
+        allowed = asked.get("allow_vanished", False)
+        is_identical = report.is_identical(allow_vanished=allowed)
         if not is_identical:
-            _note_failure(connection, report, allow_vanished=allow_vanished)
+            _note_failure(connection, report, record, allow_vanished=allowed)
     if as_json:
         print_json(as_document(report, is_identical=is_identical))
     else:
@@ -100,16 +151,46 @@ def verify(
         raise typer.Exit(1)
 
 
-def _note_failure(connection: Connection, report: VerificationReport, *, allow_vanished: bool) -> None:
-    """Let hooks be told. What speaks against that is told, and the report is printed all the same."""
+def share_of(text: str) -> float:
+    """The share that is meant by "1%" or "0.01"."""
+    number, percent, rest = text.strip().partition("%")
+    try:
+        share = float(number) / (100 if percent else 1)
+    except ValueError:
+        share = 0.0
+    if rest or not 0 < share <= 1:
+        raise typer.BadParameter(f"{text!r} is no share; write 1% or 0.01, more than 0 and at most 100%")
+    return share
+
+
+def _record(connection: Connection, asked: Mapping[str, Any], *, resume: bool) -> VerificationRecord:
+    """The run that this is in the database: a new one, or the one that was broken off."""
     import uuid
 
+    from disarray.control.verification_runs import find_open_verification
+    from disarray.engine.verification.record import VerificationRecord
+
+    if not resume:
+        return VerificationRecord(uuid.uuid4(), asked, allow_vanished="allow_vanished" in asked)
+    found = find_open_verification(connection)
+    if found is None:
+        raise typer.BadParameter(
+            "the last run of verify has ended, or there was none; start one without --resume"
+        )
+    allowed = "allow_vanished" in found.selection
+    return VerificationRecord(found.verification_id, found.selection, allow_vanished=allowed, is_resumed=True)
+
+
+def _note_failure(
+    connection: Connection, report: VerificationReport, record: VerificationRecord, *, allow_vanished: bool
+) -> None:
+    """Let hooks be told. What speaks against that is told, and the report is printed all the same."""
     from disarray.errors import ControlError
     from disarray.sinks.hook_verification import note_failed_verification
 
     try:
         note_failed_verification(
-            connection, report, verification_id=uuid.uuid4(), allow_vanished=allow_vanished
+            connection, report, verification_id=record.verification_id, allow_vanished=allow_vanished
         )
     except ControlError as error:
         _print_step(f"no hook is told of this: {error}")
@@ -124,6 +205,11 @@ def as_document(report: VerificationReport, *, is_identical: bool) -> dict[str, 
     """The whole report for programs; a float comes with its hexadecimal form, which no reader rounds."""
     return {
         "identical": is_identical,
+        "subjects": {
+            "verified": report.subjects,
+            "verified_before": report.verified_before,
+            "left": report.subjects_left,
+        },
         "compared": _compared(report),
         "differences": [
             asdict(each) | {"stored_hex": _hex(each.stored), "recomputed_hex": _hex(each.recomputed)}
@@ -140,6 +226,10 @@ def describe(report: VerificationReport, *, is_identical: bool) -> Iterator[Tabl
     compared = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in _compared(report).items())
     yield f"verify: {_verdict(report, is_identical=is_identical)}"
     yield f"compared: {compared}"
+    if report.verified_before:
+        yield f"{report.verified_before:,} subjects were verified before this run was broken off"
+    if report.subjects_left:
+        yield f"time ran out: {report.subjects_left:,} subjects are left, and come first in the next run with --budget"
     yield from _shown(report.differences, DIFFERENCE_COLUMNS, "differences")
     yield from _shown(report.not_compared, NOT_COMPARED_COLUMNS, "subjects")
     yield from _shown(report.sealed, SEALED_COLUMNS, "subjects")

@@ -9,12 +9,12 @@ import typer
 from disarray.cli.support.options import AsJson, By, DryRun
 from disarray.cli.support.printing import Columns, print_decision, print_json, print_list, table_of
 from disarray.cli.support.project import configuration, control_session, decision
-from disarray.cli.support.rendering import use_zone
+from disarray.cli.support.rendering import counted, use_zone
 from disarray.cli.support.text_tables import print_parts
-from disarray.errors import DisarrayError, UnknownNameError
+from disarray.errors import DisarrayError
 
 if TYPE_CHECKING:
-    from disarray.control.views import ViewRecord
+    from disarray.queries.views import View
 
 app = typer.Typer(
     no_args_is_help=True, help="Materialized views, refreshed when what they depend on changed."
@@ -67,16 +67,18 @@ def apply(
 @app.command("list")
 def list_command(context: typer.Context, *, as_json: AsJson = False) -> None:
     """List the views that were applied, and where each stands."""
-    from disarray.control.views import list_views
+    from disarray.queries.views import list_views
 
     use_zone(context)
     with control_session(context) as connection:
-        found = list_views(connection)
+        found = list_views(connection).views
     columns: Columns = {
         "view": lambda each: f"{each.schema_name}.{each.name}",
         "depends on": lambda each: ", ".join(each.depends_on),
         "refreshed at": "refreshed_at",
-        "state": state_of,
+        "state": "state",
+        "commits": "lag_commits",
+        "seconds": lambda each: f"{each.lag_seconds:.0f}",
         "error": "last_error",
     }
     print_list(
@@ -87,32 +89,28 @@ def list_command(context: typer.Context, *, as_json: AsJson = False) -> None:
 @app.command()
 def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
     """Show a view: its query, its state, and its last refreshes."""
-    from disarray.control.views import list_view_refreshes, list_views
-    from disarray.model.description.spec_table import near_miss
+    from disarray.queries.views import show_view
 
     use_zone(context)
     with control_session(context) as connection:
-        known = {each.name: each for each in list_views(connection)}
-        if name not in known:
-            raise UnknownNameError(f"no view '{name}' was applied; {near_miss(name, list(known))}")
-        refreshes = list_view_refreshes(connection, name)
-    view = known[name]
+        found = show_view(connection, name)
     if as_json:
-        print_json({"view": view, "refreshes": refreshes})
+        print_json(found)
         return
+    view = found.view
     typer.echo(f"{view.schema_name}.{view.name}: {state_of(view)}")
     typer.echo(f"key {', '.join(view.unique_key)}; depends on {', '.join(view.depends_on)}; ", nl=False)
-    typer.echo(f"at most every {view.at_most_every}; applied by {view.applied_by}")
+    typer.echo(f"at most every {view.at_most_every_seconds:g} s; applied by {view.applied_by}")
     if view.last_error is not None:
         typer.echo(f"error: {view.last_error}")
-    typer.echo(f"\n{view.definition}\n")
+    typer.echo(f"\n{found.query}\n")
     columns: Columns = {
         "refreshed at": "refreshed_at",
         "position": "commit_position",
         "seconds": lambda each: f"{each.seconds:.3f}",
         "error": "error",
     }
-    print_parts([table_of(refreshes, columns)])
+    print_parts([table_of(found.refreshes, columns)])
 
 
 @app.command()
@@ -125,10 +123,12 @@ def drop(context: typer.Context, name: Name, *, dry_run: DryRun = False, as_json
     print_decision({"dropped": name}, [f"View {name} dropped."], dry_run=dry_run, as_json=as_json)
 
 
-def state_of(view: ViewRecord) -> str:
-    """Where a view stands, in a word or two."""
+def state_of(view: View) -> str:
+    """Where a view stands, in a few words."""
     if view.last_error is not None:
         return f"failed {view.failure_count} times"
     if view.held_by is not None:
         return f"refreshed by {view.held_by} now"
-    return "stale" if view.is_stale else "fresh"
+    return (
+        view.state if not view.lag_commits else f"{view.state}, {counted(view.lag_commits, 'commit')} behind"
+    )

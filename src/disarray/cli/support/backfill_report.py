@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from disarray.cli.support.rendering import counted, shown_moment
+from disarray.cli.support.rendering import counted, shown_instant, shown_moment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from disarray.queries.backfills import Backfill, BackfillDetails
 
 _BAR = 20
+_SHOWN_FINDINGS = 20
 
 
 def plan_lines(plan: BackfillPlan) -> Iterator[str]:
@@ -57,37 +58,63 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     if job.state_reason:
         yield f"  because      {job.state_reason}"
     yield f"  started      {shown_moment(job.started_at)} by {job.started_by}"
-    unit = _unit(job.kind)
-    written = (
-        f"{job.rows_written:,} written" if unit == "rows" else f"{counted(job.rows_written, 'row')} written"
-    )
-    yield f"  {unit:<12} {job.rows_done:,} of {job.rows_estimated:,} done, {written}"
-    if unit == "rows":
-        yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
-    yield (
+    chunks_text = (
         f"  chunks       {job.chunks_done:,} done, {job.chunks_claimed:,} at work, {job.chunks_waiting:,} waiting, "
-        f"{job.chunks_dead:,} dead; the next has {counted(job.chunk_rows, unit.removesuffix('s'))}"
+        f"{job.chunks_dead:,} dead"
     )
-    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} {unit}/s"
+    if job.kind == "replay":
+        yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made once more and compared"
+        yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
+        yield f"{chunks_text}; a chunk is a subject"
+    elif job.kind == "rebuild":
+        yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made anew, and once more to compare"
+        yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
+        yield f"{chunks_text}; a chunk is a subject"
+    elif job.kind == "republish":
+        written = f"{counted(job.rows_written, 'row')} written"
+        yield f"  subjects     {job.rows_done:,} of {job.rows_estimated:,} loaded anew, {written}"
+        yield f"{chunks_text}; the next has {counted(job.chunk_rows, 'subject')}"
+    else:
+        yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
+        yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
+        yield f"{chunks_text}; the next has {job.chunk_rows:,} rows"
+    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} {_unit(job.kind)}/s"
     chunks = counted(job.max_concurrency, "chunk")
     yield f"  rate         {rate}, {chunks} at once, {processing['target_seconds']:g} s a chunk"
     yield f"  health       {', '.join(_limit(name, value) for name, value in health.items())}"
     yield f"  in force     {f'{job.held_by}: {job.held_reason}' if job.held_reason else 'no limit holds it back'}"
     for chunk in job.dead_chunks:
         yield f"  dead chunk   {chunk.chunk_no}, up to {', '.join(chunk.cursor_to)}: {chunk.last_error}"
+    yield from _finding_lines(job)
     if job.verdict is None:
         yield "  verdict      none yet"
         return
     details: dict[str, Any] = job.verdict_details or {}
-    compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], 'row')} compared"
+    noun = "row" if job.kind == "update" else "reading"
+    compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], noun)} compared"
     yield f"  verdict      {job.verdict}: {compared}"
     for sentence in (*details["failed"], *details["changed"]):
         yield f"               {sentence}"
 
 
+def _finding_lines(job: BackfillDetails) -> Iterator[str]:
+    """What a replay found: the subject, the segment, what differs there, and both values."""
+    for each in job.findings[:_SHOWN_FINDINGS]:
+        where = f"{each.dataset}/{each.subject_key}"
+        if each.segment_us is not None:
+            where += f" {shown_instant(each.segment_us)}"
+        name = " ".join(part for part in (each.what, each.name, each.channel) if part)
+        if each.kind == "different":
+            yield f"  different    {where}  {name}: stored {each.stored or 'NULL'}, now {each.replayed or 'NULL'}"
+        else:
+            yield f"  {each.kind.replace('_', ' '):<11}  {where}  {name}: {each.replayed}"
+    if len(job.findings) > _SHOWN_FINDINGS:
+        yield "               … and more; --json lists them"
+
+
 def _unit(kind: str) -> str:
     """What a kind counts."""
-    return "rows" if kind == "update" else "subjects"
+    return "subjects" if kind == "republish" else "rows"
 
 
 def duration_text(seconds: float) -> str:

@@ -18,6 +18,7 @@ from disarray.sinks.views import ViewRefresher
 from disarray.worker.process.backfill_kinds import WorkerKinds
 from disarray.worker.process.draining import InboxDrainer
 from disarray.worker.process.duties import perform_duties
+from disarray.worker.process.initial_loading import InitialLoadThread
 from disarray.worker.process.loading import DestinationThread
 from disarray.worker.process.local import database_of
 from disarray.worker.process.messaging import Messenger
@@ -82,10 +83,14 @@ def make_services(
     for loader in place.loaders():
         name = f"destination {loader.destination.name}"
         thread = DestinationThread(loader, scheduler.breaker)
-        services[name] = ThreadService(name, thread.run, ended=stop)
+        scheduler.followers.append(thread.wake)
+        services[name] = ThreadService(name, thread.run, ended=stop, wake=thread.wake)
     if (tables := place.puller) is not None:
         puller = SourcePuller(tables, scheduler.breaker, scheduler.wake)
         services["sources"] = ThreadService("sources", puller.run, ended=stop)
+    if (loads := place.initial_loader(spares_a_core=True)) is not None:
+        loading = InitialLoadThread(loads, scheduler.breaker, scheduler.wake)
+        services["initial loads"] = ThreadService("initial loads", loading.run, ended=stop)
     if place.hook_settings.hooks:
         refuse_unusable_hooks(place.hook_settings)
         messenger = Messenger(place.pool, place.holder, place.hook_settings)
@@ -109,7 +114,7 @@ def make_backfiller(
         holder=place.holder,
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
-        open_kind=WorkerKinds(place, database_of(config)),
+        open_kind=WorkerKinds(place, database_of(config), is_over=stop.is_set),
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}

@@ -31,6 +31,10 @@ begin
         if not pg_has_role('disarray_views', 'disarray_reader', 'usage') then
             grant disarray_reader to disarray_views;
         end if;
+        -- Gives back to it what was made anew with the table that it reads from.
+        if not pg_has_role('disarray_owner', 'disarray_views', 'usage') then
+            grant disarray_views to disarray_owner;
+        end if;
         foreach v_role in array array['disarray_operator', 'disarray_worker']
         loop
             continue when pg_has_role(v_role, 'disarray_views', 'member');

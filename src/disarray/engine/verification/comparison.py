@@ -1,4 +1,4 @@
-"""Two tables side by side, bit for bit: what differs, and only that, leaves Spark."""
+"""Two tables side by side, bit for bit: what differs, and only that, leaves a task."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, DoubleType, LongType, StringType, StructField, StructType
+import pyarrow.compute as pc
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from numpy.typing import NDArray
 
 MAX_LISTED = 100
-
-_SPARK_TYPES: dict[pa.DataType, DataType] = {
-    pa.int64(): LongType(),
-    pa.float64(): DoubleType(),
-    pa.string(): StringType(),
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,37 +76,87 @@ ROLLUP_PARTS = Comparison(
 )
 
 
-def stored_table(
-    session: SparkSession, rows: Sequence[Mapping[str, Any]], comparison: Comparison, path: Path
-) -> DataFrame:
-    """Rows of the catalog as Spark has them, through a file: floats keep their bits."""
-    pq.write_table(pa.Table.from_pylist(list(rows), schema=comparison.schema), path)
-    fields = [StructField(each.name, _SPARK_TYPES[each.type]) for each in comparison.schema]
-    return session.read.schema(StructType(fields)).parquet(str(path))
-
-
-def differing_rows(stored: DataFrame, recomputed: DataFrame, comparison: Comparison) -> list[dict[str, Any]]:
-    """The first rows that differ, each with both sides; one that is on one side alone differs too."""
-    keys, values = comparison.keys.names, comparison.values.names
-    left = stored.select(*keys, F.struct(*values).alias("stored"))
-    right = recomputed.select(*keys, F.struct(*values).alias("recomputed"))
-    same = F.col("stored").isNotNull() & F.col("recomputed").isNotNull()
-    for each in comparison.values:
-        same &= _exact("stored", each).eqNullSafe(_exact("recomputed", each))
-    joined = left.join(right, keys, "full_outer").where(~same).orderBy(*keys).limit(MAX_LISTED)
-    return [row.asDict(recursive=True) for row in joined.collect()]
-
-
-def differing_values(row: Mapping[str, Any], comparison: Comparison) -> list[tuple[str, Any, Any]]:
-    """The columns of a row that differ, with both values."""
-    stored, recomputed = row["stored"], row["recomputed"]
-    if stored is None or recomputed is None:
-        return [("row", stored and "there", recomputed and "there")]
+def differences(
+    stored: pa.Table, recomputed: pa.Table, comparison: Comparison, *, dataset: str, what: str
+) -> list[Difference]:
+    """The values of the first rows that differ; a row that is on one side alone differs as a whole."""
     return [
-        (name, stored[name], recomputed[name])
-        for name in comparison.values.names
-        if not is_same(stored[name], recomputed[name])
+        Difference(
+            dataset=dataset,
+            subject_key=key["subject_key"],
+            what=f"{what} {column}",
+            name=f"{key['rollup']}.{key['aggregate']}" if "rollup" in key else key.get("metric", ""),
+            channel=key.get("channel", ""),
+            segment_us=key["segment_us"],
+            stored=left,
+            recomputed=right,
+        )
+        for key, column, left, right in _differing(stored, recomputed, comparison)
     ]
+
+
+def exact_bits(table: pa.Table) -> pa.Table:
+    """The table with the bits of its floats for the floats: -0.0 is not 0.0."""
+    for number, each in enumerate(table.schema):
+        if pa.types.is_floating(each.type):
+            bits = pa.chunked_array(
+                [chunk.view(pa.int64()) for chunk in table.column(number).chunks], pa.int64()
+            )
+            table = table.set_column(number, each.name, bits)
+    return table
+
+
+def _differing(
+    stored: pa.Table, recomputed: pa.Table, comparison: Comparison
+) -> Iterator[tuple[dict[str, Any], str, Any, Any]]:
+    names = comparison.keys.names
+    order = [(name, "ascending") for name in names]
+    stored, recomputed = stored.sort_by(order), recomputed.sort_by(order)
+    if stored.select(names).equals(recomputed.select(names)):
+        left, right, rows = stored, recomputed, stored.num_rows
+        pairs = np.arange(rows), np.arange(rows)
+    else:
+        pairs = _paired(stored, recomputed, names)
+        left, right = (_taken(table, own) for table, own in zip((stored, recomputed), pairs, strict=True))
+    alone = (pairs[0] < 0) | (pairs[1] < 0)
+    differs = alone.copy()
+    exact_left, exact_right = exact_bits(left), exact_bits(right)
+    for name in comparison.values.names:
+        differs |= ~_equal(exact_left.column(name), exact_right.column(name))
+    for row in np.flatnonzero(differs)[:MAX_LISTED].tolist():
+        side = right if pairs[0][row] < 0 else left
+        key = {name: side.column(name)[row].as_py() for name in names}
+        if alone[row]:
+            there = [None if own[row] < 0 else "there" for own in pairs]
+            yield key, "row", there[0], there[1]
+            continue
+        for name in comparison.values.names:
+            first, second = left.column(name)[row].as_py(), right.column(name)[row].as_py()
+            if not is_same(first, second):
+                yield key, name, first, second
+
+
+def _paired(
+    stored: pa.Table, recomputed: pa.Table, names: list[str]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """By key of either side, in order: where it stands on each; -1 where it does not."""
+    left = stored.select(names).append_column("_left", pa.array(np.arange(stored.num_rows)))
+    right = recomputed.select(names).append_column("_right", pa.array(np.arange(recomputed.num_rows)))
+    joined = left.join(right, names, join_type="full outer", use_threads=False)
+    joined = joined.sort_by([(name, "ascending") for name in names])
+    found = [joined.column(name).fill_null(-1).to_numpy() for name in ("_left", "_right")]
+    return found[0], found[1]
+
+
+def _taken(table: pa.Table, rows: NDArray[np.int64]) -> pa.Table:
+    return table.take(pa.array(rows, mask=rows < 0))
+
+
+def _equal(left: pa.ChunkedArray[Any], right: pa.ChunkedArray[Any]) -> NDArray[np.bool_]:
+    both_null = pc.and_(pc.is_null(left), pc.is_null(right))
+    same = pc.fill_null(pc.equal(left, right), False)
+    found: NDArray[np.bool_] = pc.or_(same, both_null).to_numpy()
+    return found
 
 
 def is_same(left: float | str | None, right: float | str | None) -> bool:
@@ -122,9 +164,3 @@ def is_same(left: float | str | None, right: float | str | None) -> bool:
     if isinstance(left, float) and isinstance(right, float):
         return struct.pack("d", left) == struct.pack("d", right)
     return left == right
-
-
-def _exact(side: str, each: pa.Field) -> Column:
-    # Spark takes -0.0 for 0.0; the texts of two floats are the same only if their bits are.
-    column = F.col(f"{side}.{each.name}")
-    return column.cast("string") if pa.types.is_floating(each.type) else column

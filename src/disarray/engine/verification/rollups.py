@@ -1,149 +1,111 @@
-"""Rollup parts from readings, by window functions alone; the edges of buckets are those that Python computed."""
+"""Rollup parts from readings; the edges of buckets are those that Python computed, over many segments at once."""
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, assert_never
 
-from pyspark.sql import DataFrame, Window
-from pyspark.sql import functions as F  # noqa: N812
+import numpy as np
+import pyarrow as pa
 
-from disarray.engine.verification.folds import point_value, running_sum
-from disarray.engine.verification.readings import ORDINAL, SEGMENT
-from disarray.engine.verification.scratch import SUBJECT
+from disarray.engine.verification.comparison import ROLLUP_PARTS
+from disarray.engine.verification.grouped_folds import fold_groups
 from disarray.kernels.scanning.buckets import buckets_over
-from disarray.model.description.format import CHANNEL, EVENT_US, ColumnType
+from disarray.model.description.format import ColumnType
 from disarray.model.description.rollups import AggregateFunction
 from disarray.model.expression.type_check import type_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from numpy.typing import NDArray
 
-    from pyspark.sql import Column, SparkSession, WindowSpec
-
-    from disarray.model.description.dataset import Dataset
+    from disarray.engine.verification.history import History
     from disarray.model.description.rollups import Aggregate, Rollup
 
-BUCKET_SCHEMA = f"{SEGMENT} long, _bucket_us long, _bucket_end_us long, _label string"
-_SUMMED = frozenset({AggregateFunction.SUM, AggregateFunction.AVG})
-_MERGED_AT_READ = frozenset({AggregateFunction.COUNT, AggregateFunction.STDDEV})
+
+def rollup_parts(history: History, subject_key: str) -> pa.Table:
+    """What every segment contributes to every bucket."""
+    tables = [ROLLUP_PARTS.schema.empty_table()]
+    if len(history.event_us):
+        for rollup in history.dataset.rollups:
+            tables += _parts(history, rollup, subject_key)
+    return pa.concat_tables(tables)
 
 
-def rollup_parts(
-    session: SparkSession, readings: DataFrame, dataset: Dataset, segments: Iterable[int]
-) -> DataFrame:
-    """What every segment contributes to every bucket; `segments` are all that have readings."""
-    starts = sorted(segments)
-    return reduce(
-        DataFrame.unionByName,
-        [_parts(session, readings, rollup, dataset, starts) for rollup in dataset.rollups],
-    )
-
-
-def _parts(
-    session: SparkSession, readings: DataFrame, rollup: Rollup, dataset: Dataset, segments: list[int]
-) -> DataFrame:
-    buckets = session.createDataFrame(list(_buckets(rollup, dataset, segments)), BUCKET_SCHEMA)
-    within = (F.col(EVENT_US) >= F.col("_bucket_us")) & (F.col(EVENT_US) < F.col("_bucket_end_us"))
-    placed = readings.join(F.broadcast(buckets), SEGMENT).where(within)
-    group = [SUBJECT, CHANNEL, SEGMENT, "_bucket_us", "_bucket_end_us", "_label"]
-    so_far = (
-        Window.partitionBy(*group).orderBy(ORDINAL).rowsBetween(Window.unboundedPreceding, Window.currentRow)
-    )
-    for columns in (
-        {
-            f"_x_{aggregate.name}": point_value(aggregate.input, aggregate.where, dataset.column_types)
-            for aggregate in rollup.aggregates
-        },
-        _sums(rollup, dataset, so_far) | _pivots(rollup, so_far),
-        _moments(rollup, so_far),
-    ):
-        placed = placed.withColumns(columns) if columns else placed
-    grouped = placed.groupBy(*group).agg(
-        F.array(*(_part(aggregate, dataset) for aggregate in rollup.aggregates)).alias("_parts")
-    )
-    return grouped.withColumn("_part", F.explode("_parts")).select(
-        F.col(SUBJECT).alias("subject_key"),
-        F.lit(rollup.name).alias("rollup"),
-        F.col(CHANNEL).alias("channel"),
-        F.col("_bucket_us").alias("bucket_us"),
-        F.col(SEGMENT).alias("segment_us"),
-        F.col("_bucket_end_us").alias("bucket_end_us"),
-        F.col("_label").alias("label"),
-        "_part.*",
-    )
-
-
-def _sums(rollup: Rollup, dataset: Dataset, so_far: WindowSpec) -> dict[str, Column]:
-    return {
-        f"_sum_{each.name}": running_sum(F.col(f"_x_{each.name}"), _type(each, dataset)).over(so_far)
-        for each in rollup.aggregates
-        if each.function in _SUMMED
+def _parts(history: History, rollup: Rollup, subject_key: str) -> list[pa.Table]:
+    event_us = history.event_us
+    buckets = buckets_over(rollup.bucket, int(event_us.min()), int(event_us.max()) + 1)
+    bucket = np.searchsorted(buckets.edges, event_us, side="right") - 1
+    begins = history.begins_segment
+    begins[1:] |= bucket[1:] != bucket[:-1]
+    starts = np.flatnonzero(begins)
+    own = bucket[starts]
+    count = len(starts)
+    shared = {
+        "subject_key": pa.repeat(subject_key, count),
+        "rollup": pa.repeat(rollup.name, count),
+        "channel": history.channels.take(pa.array(history.channel[starts])),
+        "bucket_us": pa.array(buckets.edges[own]),
+        "segment_us": pa.array(history.segment_us[starts]),
+        "bucket_end_us": pa.array(buckets.edges[own + 1]),
+        "label": buckets.labels.take(pa.array(own)),
     }
+    tables = []
+    for aggregate in rollup.aggregates:
+        columns = shared | _aggregated(history, aggregate, np.append(starts, len(event_us)))
+        columns["aggregate"] = pa.repeat(aggregate.name, count)
+        arrays = [columns.get(each.name, pa.nulls(count, each.type)) for each in ROLLUP_PARTS.schema]
+        tables.append(pa.table(arrays, schema=ROLLUP_PARTS.schema))
+    return tables
 
 
-def _pivots(rollup: Rollup, so_far: WindowSpec) -> dict[str, Column]:
-    return {
-        f"_pivot_{each.name}": F.first(F.col(f"_x_{each.name}").cast("double"), ignorenulls=True).over(so_far)
-        for each in rollup.aggregates
-        if each.function is AggregateFunction.STDDEV
-    }
+def _aggregated(history: History, aggregate: Aggregate, edges: NDArray[np.int64]) -> dict[str, pa.Array[Any]]:
+    """The columns of the parts of one aggregate; those that it has no use for are left out."""
+    points = history.points(aggregate.input, aggregate.where)
+    behind = np.searchsorted(points.rows, edges)
+    first, end = behind[:-1], behind[1:]
+    empty = first == end
+    counted = {"points": pa.array(end - first)}
+    if aggregate.function is AggregateFunction.COUNT:
+        return counted
+    assert aggregate.input is not None
+    is_whole = type_of(aggregate.input, history.dataset.column_types) is ColumnType.INT64
+    name = "value_int" if is_whole else "value_float"
+    starts = first[~empty]
+    values = points.values
 
+    def column(found: NDArray[Any], fits: NDArray[np.bool_] | None = None) -> pa.Array[Any]:
+        spread = np.zeros(len(empty), dtype=found.dtype)
+        spread[~empty] = found
+        absent = empty.copy()
+        if fits is not None:
+            absent[~empty] |= ~fits
+        return pa.array(spread, mask=absent)
 
-def _moments(rollup: Rollup, so_far: WindowSpec) -> dict[str, Column]:
-    found = {}
-    for each in rollup.aggregates:
-        if each.function is AggregateFunction.STDDEV:
-            offset = F.col(f"_x_{each.name}").cast("double") - F.col(f"_pivot_{each.name}")
-            found[f"_offset_{each.name}"] = F.sum(offset).over(so_far)
-            found[f"_square_{each.name}"] = F.sum(offset * offset).over(so_far)
-    return found
+    def folded(fold: np.ufunc, each: NDArray[Any]) -> pa.Array[Any]:
+        running, fits = fold_groups(fold, each, starts)
+        last = end[~empty] - 1
+        return column(running[last], fits[last])
 
-
-def _buckets(rollup: Rollup, dataset: Dataset, segments: list[int]) -> Iterable[tuple[int, int, int, str]]:
-    for start_us in segments:
-        buckets = buckets_over(rollup.bucket, start_us, start_us + dataset.segment_length_us)
-        edges = buckets.edges.tolist()
-        for first, last, label in zip(edges[:-1], edges[1:], buckets.labels.to_pylist(), strict=True):
-            yield start_us, first, last, label
-
-
-def _part(aggregate: Aggregate, dataset: Dataset) -> Column:
-    """The columns of one part, NULL where the aggregate has no use for them."""
-    x = F.col(f"_x_{aggregate.name}")
-    ordinal = F.when(x.isNotNull(), F.col(ORDINAL))
-    value = at_us = pivot = offset = square = F.lit(None)
     match aggregate.function:
         case AggregateFunction.SUM | AggregateFunction.AVG:
-            value = F.max_by(f"_sum_{aggregate.name}", ORDINAL)
+            return counted | {name: folded(np.add, values)}
         case AggregateFunction.MIN:
-            value = F.min(x)
+            return counted | {name: folded(np.minimum, values)}
         case AggregateFunction.MAX:
-            value = F.max(x)
-        case AggregateFunction.FIRST:
-            value, at_us = F.min_by(x, ordinal), F.min_by(EVENT_US, ordinal)
-        case AggregateFunction.LAST:
-            value, at_us = F.max_by(x, ordinal), F.max_by(EVENT_US, ordinal)
+            return counted | {name: folded(np.maximum, values)}
+        case AggregateFunction.FIRST | AggregateFunction.LAST:
+            chosen = starts if aggregate.function is AggregateFunction.FIRST else end[~empty] - 1
+            at_us = history.event_us[points.rows[chosen]]
+            return counted | {name: column(values[chosen]), "at_us": column(at_us)}
         case AggregateFunction.STDDEV:
-            pivot = F.max_by(f"_pivot_{aggregate.name}", ORDINAL)
-            offset = F.max_by(f"_offset_{aggregate.name}", ORDINAL)
-            square = F.max_by(f"_square_{aggregate.name}", ORDINAL)
-        case AggregateFunction.COUNT:
-            pass
-    is_whole = aggregate.function not in _MERGED_AT_READ and _type(aggregate, dataset) is ColumnType.INT64
-    none = F.lit(None)
-    return F.struct(
-        F.lit(aggregate.name).alias("aggregate"),
-        F.count(x).alias("points"),
-        (none if is_whole else value).cast("double").alias("value_float"),
-        (value if is_whole else none).cast("long").alias("value_int"),
-        at_us.cast("long").alias("at_us"),
-        pivot.cast("double").alias("pivot"),
-        offset.cast("double").alias("offset_sum"),
-        square.cast("double").alias("offset_square_sum"),
-    )
-
-
-def _type(aggregate: Aggregate, dataset: Dataset) -> ColumnType:
-    assert aggregate.input is not None
-    return type_of(aggregate.input, dataset.column_types)
+            floats = values.astype(np.float64, copy=False)
+            pivot = floats[starts]
+            with np.errstate(all="ignore"):
+                offset = floats - np.repeat(pivot, (end - first)[~empty])
+                square = offset * offset
+            return counted | {
+                "pivot": column(pivot),
+                "offset_sum": folded(np.add, offset),
+                "offset_square_sum": folded(np.add, square),
+            }
+        case _:
+            assert_never(aggregate.function)

@@ -1,4 +1,4 @@
-"""The kernel that fills the scratch folder of a verification: readings of sources and of fragments, with their file."""
+"""The kernel that reads sources afresh into scratch files, from which tasks take the readings of some segments."""
 
 from __future__ import annotations
 
@@ -9,29 +9,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from disarray.errors import DisarrayError, FragmentReadError
-from disarray.kernels.fragments.fragment_reader import FragmentReader
+from disarray.engine.verification.selection import EVERYTHING, Selection
+from disarray.errors import DisarrayError
 from disarray.kernels.parsing.readings import readings_schema
 from disarray.kernels.reading.file_reader import read_file
 from disarray.kernels.reading.opening import open_beneath
 from disarray.kernels.reading.outcome import ReadStatus
-from disarray.model.description.format import CHANNEL, EVENT_US, POSITION
+from disarray.model.description.format import EVENT_US, POSITION
 from disarray.model.fingerprints import BLOCK_BYTES
-from disarray.store.fragments import read_own_rows
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from disarray.kernels.reading.outcome import ReadRequest
+    from disarray.kernels.fragments.fragment_writer import Fragment, FragmentSink
+    from disarray.kernels.reading.outcome import ReadOutcome, ReadRequest
     from disarray.model.description.read_spec import ReadSpec
-    from disarray.model.fragments import FragmentEntry
-
-SUBJECT = "_subject"
-URI = "_uri"
-GENERATION = "_generation"
-CONTENT = "_content"  # the same for files with the same bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,89 +40,77 @@ class SourceRead:
     left_out: tuple[tuple[int, int, int], ...]  # segment, first and last position
     sealed: tuple[int, ...]  # segments of which nothing is kept that it could be compared with
     future_positions: tuple[int, ...]
+    selection: Selection = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
-class LakePart:
-    """One active fragment."""
+class SourceSlice:
+    """Readings of one source in one segment: some rows of a batch of a scratch file."""
 
     subject_key: str
-    fragment: FragmentEntry
+    source_uri: str
+    segment_us: int
     path: str
-    content_hash: str
+    batch: int
+    first_row: int
+    readings: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatherTask:
-    """Sources and fragments of one dataset, and the files that their readings go to."""
+    """Sources of one dataset, and the file that their readings go to."""
 
     spec: ReadSpec
     reads: tuple[SourceRead, ...]
-    parts: tuple[LakePart, ...]
-    source_file: str
-    lake_file: str
+    scratch_file: str
     copies: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """The files that were written, and what could not be read; readings of a failed source are to be ignored."""
+    """Where the readings lie, and what could not be read; readings of a failed source are to be ignored."""
 
-    source_file: str | None
-    lake_file: str | None
+    slices: tuple[SourceSlice, ...]
     failed_reads: Mapping[str, str]  # by uri
-    failed_parts: Mapping[tuple[str, str, int], str]  # by subject, uri and segment
-    segments: frozenset[int]
-
-
-def scratch_schema(spec: ReadSpec) -> pa.Schema:
-    """A reading, its channel (empty where the dataset has none), and where it comes from."""
-    own = readings_schema(spec)
-    names = [EVENT_US, POSITION, CHANNEL, *spec.column_names]
-    fields = [own.field(name) if name in own.names else pa.field(name, pa.string()) for name in names]
-    origin = [(SUBJECT, pa.string()), (URI, pa.string()), (GENERATION, pa.int64()), (CONTENT, pa.string())]
-    return pa.schema([*(each.with_nullable(True) for each in fields), *origin])
 
 
 @dataclass(slots=True)
 class _Scratch:
-    """A Parquet file that comes into being with its first reading."""
+    """A file of Arrow batches that comes into being with its first reading."""
 
     path: str
     spec: ReadSpec
-    segments: set[int] = field(default_factory=set)
-    _writer: pq.ParquetWriter | None = None
+    slices: list[SourceSlice] = field(default_factory=list)
+    _batches: int = 0
+    _writer: pa.RecordBatchFileWriter | None = None
 
-    def write(
-        self, table: pa.Table, *, subject_key: str, uri: str, generation: int, content_hash: str
-    ) -> None:
+    def write(self, table: pa.Table, segment_us: np.ndarray, read: SourceRead) -> None:
         if not table.num_rows:
             return
-        schema = scratch_schema(self.spec)
-        constants = {
-            SUBJECT: subject_key,
-            URI: uri,
-            GENERATION: generation,
-            CONTENT: content_hash,
-            CHANNEL: "",
-        }
-        arrays = [
-            table.column(each.name)
-            if each.name in table.column_names
-            else pa.repeat(pa.scalar(constants[each.name], each.type), table.num_rows)
-            for each in schema
+        schema = readings_schema(self.spec)
+        if self._writer is None:
+            options = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+            self._writer = pa.ipc.new_file(self.path, schema, options=options)
+        if (np.diff(segment_us) < 0).any():
+            order = np.argsort(segment_us, kind="stable")
+            table, segment_us = table.take(pa.array(order)), segment_us[order]
+        [batch] = table.select(schema.names).cast(schema).combine_chunks().to_batches()
+        self._writer.write_batch(batch)
+        starts = np.flatnonzero(np.diff(segment_us, prepend=segment_us[0] - 1))
+        ends = np.append(starts[1:], len(segment_us))
+        self.slices += [
+            SourceSlice(
+                read.subject_key, read.source_uri, own_us, self.path, self._batches, start, end - start
+            )
+            for own_us, start, end in zip(
+                segment_us[starts].tolist(), starts.tolist(), ends.tolist(), strict=True
+            )
         ]
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self.path, schema)
-        self._writer.write_table(pa.table(arrays, schema=schema))
-        starts = np.unique(table.column(EVENT_US).to_numpy() // self.spec.segment_length_us)
-        self.segments.update((starts * self.spec.segment_length_us).tolist())
+        self._batches += 1
 
-    def close(self) -> str | None:
-        if self._writer is None:
-            return None
-        self._writer.close()
-        return self.path
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
 
 
 @dataclass(slots=True)
@@ -144,59 +125,74 @@ class _SourceSink:
     def write(self, table: pa.Table) -> int:
         read, length_us = self.read, self.scratch.spec.segment_length_us
         position = table.column(POSITION).to_numpy()
-        segment = table.column(EVENT_US).to_numpy() // length_us * length_us
-        counts = ~np.isin(position, np.array(read.future_positions, dtype=np.int64))
-        counts &= ~np.isin(segment, np.array(read.sealed, dtype=np.int64))
+        event_us = table.column(EVENT_US).to_numpy()
+        segment_us = event_us - event_us % length_us
+        counts = np.ones(len(position), dtype=np.bool_)
+        if read.future_positions:
+            counts &= ~np.isin(position, np.array(read.future_positions, dtype=np.int64))
+        if read.sealed:
+            counts &= ~np.isin(segment_us, np.array(read.sealed, dtype=np.int64))
+        if not read.selection.is_everything:
+            counts &= read.selection.taken(read.subject_key, segment_us, length_us=length_us)
         for parked, first, last in read.left_out:
-            counts &= ~((segment == parked) & (position >= first) & (position <= last))
-        self.scratch.write(
-            table if counts.all() else table.filter(pa.array(counts)),
-            subject_key=read.subject_key,
-            uri=read.source_uri,
-            generation=read.generation,
-            content_hash=read.content_hash,
-        )
+            counts &= ~((segment_us == parked) & (position >= first) & (position <= last))
+        if not counts.all():
+            table, segment_us = table.filter(pa.array(counts)), segment_us[counts]
+        self.scratch.write(table, segment_us, read)
         self.written += 1
         return self.written - 1
 
 
+class ScratchReader:
+    """Reads slices of scratch files."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, pa.RecordBatchFileReader] = {}
+        self._last: tuple[str, int, pa.RecordBatch] | None = None
+
+    def read(self, wanted: SourceSlice) -> pa.Table:
+        """The readings of a slice; the batch is kept, for the next slice is often of the same."""
+        if self._last is None or self._last[:2] != (wanted.path, wanted.batch):
+            if wanted.path not in self._open:
+                self._open[wanted.path] = pa.ipc.open_file(pa.memory_map(wanted.path))
+            batch = self._open[wanted.path].get_batch(wanted.batch)
+            self._last = wanted.path, wanted.batch, batch
+        return pa.Table.from_batches([self._last[2].slice(wanted.first_row, wanted.readings)])
+
+
 def gather(task: GatherTask) -> Gathered:
-    """Read sources afresh and fragments as they lie, each into one file."""
-    sources, parts = _Scratch(task.source_file, task.spec), _Scratch(task.lake_file, task.spec)
-    failed_reads = {}
+    """Read sources afresh into one scratch file."""
+    scratch = _Scratch(task.scratch_file, task.spec)
+    failed = {}
     for read in task.reads:
-        failure = _read_source(read, sources, copy=task.copies)
+        failure = _read_source(read, scratch, copy=task.copies)
         if failure is not None:
-            failed_reads[read.source_uri] = failure
-    failed_parts = {}
-    with FragmentReader() as reader:
-        for part in task.parts:
-            fragment = part.fragment
-            try:
-                _read_part(part, parts, reader)
-            except (OSError, FragmentReadError, pa.ArrowException) as error:
-                key = part.subject_key, fragment.source_uri, fragment.segment_us
-                failed_parts[key] = " ".join(f"{fragment.path}: {error}".split())[:200]
-    return Gathered(
-        source_file=sources.close(),
-        lake_file=parts.close(),
-        failed_reads=failed_reads,
-        failed_parts=failed_parts,
-        segments=frozenset(sources.segments | parts.segments),
-    )
+            failed[read.source_uri] = failure
+    scratch.close()
+    return Gathered(slices=tuple(scratch.slices), failed_reads=failed)
 
 
 def _read_source(read: SourceRead, scratch: _Scratch, *, copy: str) -> str | None:
     """Why the source proves nothing; None where it was read and is what was taken in."""
+    return read_as_taken_in(read, _SourceSink(scratch, read), copy=copy)[1]
+
+
+def read_as_taken_in(
+    read: SourceRead, sink: FragmentSink, *, copy: str
+) -> tuple[tuple[Fragment, ...], str | None]:
+    """Read a file as it was taken in: its fragments, and why it proves nothing; None where it is what it was."""
     try:
-        request = _as_taken_in(read, copy)
-        outcome = read_file(request, _SourceSink(scratch, read))
+        outcome = read_file(_as_taken_in(read, copy), sink)
     except FileNotFoundError:
-        return "the source is gone"
+        return (), "the source is gone"
     except (OSError, DisarrayError) as error:
-        return f"the source cannot be read: {error}"
+        return (), f"the source cannot be read: {error}"
     finally:
         Path(copy).unlink(missing_ok=True)
+    return outcome.fragments, _unproven_reason(read, outcome)
+
+
+def _unproven_reason(read: SourceRead, outcome: ReadOutcome) -> str | None:
     if outcome.status is ReadStatus.VANISHED:
         return "the source is gone"
     if outcome.fingerprint is None:
@@ -220,17 +216,3 @@ def _as_taken_in(read: SourceRead, copy: str) -> ReadRequest:
     finally:
         os.close(descriptor)
     return replace(read.request, path=copy, roots=(str(Path(copy).parent),))
-
-
-def _read_part(part: LakePart, scratch: _Scratch, reader: FragmentReader) -> None:
-    fragment = part.fragment
-    table = read_own_rows(reader, part.path, fragment)
-    if fragment.cut_position is not None:
-        table = table.filter(pa.array(table.column(POSITION).to_numpy() < fragment.cut_position))
-    scratch.write(
-        table,
-        subject_key=part.subject_key,
-        uri=fragment.source_uri,
-        generation=fragment.generation,
-        content_hash=part.content_hash,
-    )

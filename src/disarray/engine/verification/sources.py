@@ -1,4 +1,4 @@
-"""What the accepted files say, read afresh from their sources, beside what the lake keeps of them.
+"""What the accepted files say, read afresh from their sources, and which fragments the lake keeps of them.
 
 A source that is gone, or no longer what was taken in, proves nothing: what the lake keeps of it stands in for it, so
 that everything that follows can still be recomputed, and it is named.
@@ -6,16 +6,12 @@ that everything that follows can still be recomputed, and it is named.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from disarray.engine.verification.scratch import (
-    Gathered,
-    GatherTask,
-    LakePart,
-    SourceRead,
-    gather,
-)
+from disarray.engine.verification.scratch import Gathered, GatherTask, SourceRead, gather
+from disarray.engine.verification.selection import EVERYTHING
 from disarray.kernels.reading.outcome import ReadReason, ReadRequest
 from disarray.model.description.read_spec import RejectLimits
 from disarray.model.file_parts import part_name
@@ -31,12 +27,13 @@ if TYPE_CHECKING:
 
     from disarray.control.verification import StoredFile, StoredSubject
     from disarray.engine.runner import Runner
+    from disarray.engine.verification.scratch import SourceSlice
+    from disarray.engine.verification.selection import Selection
     from disarray.model.description.dataset import Dataset
     from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
 
 TASK_BYTES = 64 << 20
-_BYTES_PER_READING = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +47,23 @@ class Unproven:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
-    """Two sets of Parquet files of one shape, and what is to be taken from where."""
+class LakeFragment:
+    """One active fragment, and the content of the version of its file that it belongs to."""
 
-    source_files: Sequence[str]
-    lake_files: Sequence[str]
-    files: int
+    subject_key: str
+    fragment: FragmentEntry
+    path: str
+    content_hash: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Readings of sources in scratch files, fragments in the lake, and whom to believe."""
+
+    reads: Sequence[SourceRead]
+    slices: Sequence[SourceSlice]
+    fragments: Sequence[LakeFragment]
     unproven: Sequence[Unproven]
-    unreadable: Mapping[tuple[str, str, int], str]  # subject, uri, segment → what the lake answered
-    segments: frozenset[int]
 
 
 def gather_sources(
@@ -69,32 +74,39 @@ def gather_sources(
     lake: Lake,
     folder: Path,
     now_us: int,
+    selection: Selection = EVERYTHING,
 ) -> Sources:
-    """Read every accepted file of these subjects from its source, and every fragment from the lake."""
+    """Read every accepted file of these subjects from its source that says something about what is selected."""
     reads: list[SourceRead] = []
-    parts: list[LakePart] = []
+    parts: list[LakeFragment] = []
     unproven: list[Unproven] = []
     for subject in subjects:
         fragments = subject.fragments.get(dataset.name, ())
         files = {file.source_uri: file for file in accepted_files(subject, dataset)}
+        left_out = left_out_positions(fragments)
+        if not selection.is_everything:
+            fragments = _selected(subject.subject_key, fragments, selection, dataset)
+            held = {fragment.source_uri for fragment in fragments}
+            files = {uri: file for uri, file in files.items() if uri in held}
         reads += [
-            _source_read(
+            source_read(
                 subject.subject_key,
                 file,
                 dataset,
-                fragments=fragments,
+                left_out=tuple(left_out.get((file.source_uri, file.fingerprint.generation), ())),
                 sealed=subject.sealed_segments(dataset.name),
                 now_us=now_us,
+                selection=selection,
             )
             for file in files.values()
         ]
         active = [fragment for fragment in fragments if fragment.state is FragmentState.ACTIVE]
         parts += [
-            _lake_part(subject.subject_key, fragment, files.get(fragment.source_uri), lake=lake)
+            _lake_fragment(subject.subject_key, fragment, files.get(fragment.source_uri), lake=lake)
             for fragment in active
         ]
-        unproven += _earlier_generations(subject.subject_key, active, files)
-    gathered = _run(runner, dataset, reads, parts, folder)
+        unproven += earlier_generations(subject.subject_key, active, files)
+    gathered = _run(runner, dataset, reads, folder)
     failed = {uri: reason for each in gathered for uri, reason in each.failed_reads.items()}
     unproven += [
         Unproven(read.subject_key, read.source_uri, read.generation, failed[read.source_uri])
@@ -102,12 +114,10 @@ def gather_sources(
         if read.source_uri in failed
     ]
     return Sources(
-        source_files=[each.source_file for each in gathered if each.source_file is not None],
-        lake_files=[each.lake_file for each in gathered if each.lake_file is not None],
-        files=len(reads),
+        reads=reads,
+        slices=[each for some in gathered for each in some.slices if each.source_uri not in failed],
+        fragments=parts,
         unproven=unproven,
-        unreadable={key: reason for each in gathered for key, reason in each.failed_parts.items()},
-        segments=frozenset().union(*(each.segments for each in gathered)),
     )
 
 
@@ -133,15 +143,17 @@ def dataset_of(file: StoredFile, datasets: Sequence[Dataset]) -> str | None:
     return matched.dataset.name if matched else None
 
 
-def _source_read(
+def source_read(
     subject_key: str,
     file: StoredFile,
     dataset: Dataset,
     *,
-    fragments: Sequence[FragmentEntry],
+    left_out: tuple[tuple[int, int, int], ...],
     sealed: frozenset[int],
     now_us: int,
+    selection: Selection = EVERYTHING,
 ) -> SourceRead:
+    """How a file is read again as it was taken in."""
     uri, stored = file.source_uri, file.fingerprint
     reason = ReadReason.QUIET if stored.tail is Tail.TAKEN else ReadReason.NOTIFICATION
     request = ReadRequest.for_dataset(dataset, file_path(uri), reason=reason, now_us=now_us, stored=None)
@@ -160,21 +172,39 @@ def _source_read(
         size=stored.size,
         content_hash=stored.content_hash,
         request=request,
-        left_out=tuple(
-            (fragment.segment_us, fragment.first_position, fragment.last_position)
-            for fragment in fragments
-            if fragment.state in (FragmentState.PARKED, FragmentState.REJECTED)
-            and fragment.source_uri == uri
-            and fragment.generation == stored.generation
-        ),
+        left_out=left_out,
         sealed=tuple(sorted(sealed)),
         future_positions=tuple(sorted(file.future_positions)),
+        selection=selection,
     )
 
 
-def _lake_part(subject_key: str, fragment: FragmentEntry, file: StoredFile | None, *, lake: Lake) -> LakePart:
+def _selected(
+    subject_key: str, fragments: Sequence[FragmentEntry], selection: Selection, dataset: Dataset
+) -> list[FragmentEntry]:
+    segments = {fragment.segment_us for fragment in fragments}
+    taken = selection.only(subject_key, segments, length_us=dataset.segment_length_us)
+    return [fragment for fragment in fragments if fragment.segment_us in taken]
+
+
+def left_out_positions(
+    fragments: Sequence[FragmentEntry],
+) -> dict[tuple[str, int], list[tuple[int, int, int]]]:
+    """By file and generation: segments and positions of what waits or was rejected."""
+    found: dict[tuple[str, int], list[tuple[int, int, int]]] = defaultdict(list)
+    for fragment in fragments:
+        if fragment.state in (FragmentState.PARKED, FragmentState.REJECTED):
+            found[fragment.source_uri, fragment.generation].append(
+                (fragment.segment_us, fragment.first_position, fragment.last_position)
+            )
+    return found
+
+
+def _lake_fragment(
+    subject_key: str, fragment: FragmentEntry, file: StoredFile | None, *, lake: Lake
+) -> LakeFragment:
     is_newest = file is not None and file.fingerprint.generation == fragment.generation
-    return LakePart(
+    return LakeFragment(
         subject_key=subject_key,
         fragment=fragment,
         path=lake.absolute(fragment.path),
@@ -182,9 +212,10 @@ def _lake_part(subject_key: str, fragment: FragmentEntry, file: StoredFile | Non
     )
 
 
-def _earlier_generations(
+def earlier_generations(
     subject_key: str, active: Sequence[FragmentEntry], files: Mapping[str, StoredFile]
 ) -> list[Unproven]:
+    """What files said before they were replaced: it stays, and no source says it any more."""
     earlier = {
         (fragment.source_uri, fragment.generation)
         for fragment in active
@@ -195,26 +226,16 @@ def _earlier_generations(
     return [Unproven(subject_key, uri, generation, reason) for uri, generation in sorted(earlier)]
 
 
-def _run(
-    runner: Runner, dataset: Dataset, reads: Sequence[SourceRead], parts: Sequence[LakePart], folder: Path
-) -> list[Gathered]:
-    units: list[SourceRead | LakePart] = [*reads, *parts]
-    weights = [
-        unit.size if isinstance(unit, SourceRead) else unit.fragment.readings * _BYTES_PER_READING
-        for unit in units
-    ]
+def _run(runner: Runner, dataset: Dataset, reads: Sequence[SourceRead], folder: Path) -> list[Gathered]:
+    weights = [read.size for read in reads]
     count = task_count(weights, cores=runner.cores, most_per_task=TASK_BYTES)
-    tasks = []
-    for number, indices in enumerate(pack_by_weight(weights, tasks=count)):
-        own = [units[index] for index in indices]
-        tasks.append(
-            GatherTask(
-                spec=dataset.read_spec(),
-                reads=tuple(unit for unit in own if isinstance(unit, SourceRead)),
-                parts=tuple(unit for unit in own if isinstance(unit, LakePart)),
-                source_file=str(folder / f"{dataset.name}-source-{number:05d}.parquet"),
-                lake_file=str(folder / f"{dataset.name}-lake-{number:05d}.parquet"),
-                copies=str(folder / f"{dataset.name}-copy-{number:05d}"),
-            )
+    tasks = [
+        GatherTask(
+            spec=dataset.read_spec(),
+            reads=tuple(reads[index] for index in indices),
+            scratch_file=str(folder / f"{dataset.name}-source-{number:05d}.arrow"),
+            copies=str(folder / f"{dataset.name}-copy-{number:05d}"),
         )
+        for number, indices in enumerate(pack_by_weight(weights, tasks=count))
+    ]
     return runner.run(gather, tasks)

@@ -34,6 +34,9 @@ class SealedSegments:
 class VerificationReport:
     """What was compared, what differs (the first of each kind), and what proves nothing."""
 
+    subjects: int = 0
+    subjects_left: int = 0  # for which the time was too short
+    verified_before: int = 0  # by the same run, before it was broken off
     files: int = 0
     readings: int = 0
     segments: int = 0
@@ -50,3 +53,22 @@ class VerificationReport:
         Sealed segments prove nothing either way: report `sealed` beside the answer.
         """
         return not (self.differences or self.not_compared or (self.unproven and not allow_vanished))
+
+    def marks(self) -> tuple[int, int, int]:
+        """How much was found so far."""
+        return len(self.differences), len(self.unproven), len(self.not_compared)
+
+    def since(self, marks: tuple[int, int, int]) -> VerificationReport:
+        """What was found since."""
+        differences, unproven, not_compared = marks
+        return VerificationReport(
+            differences=self.differences[differences:],
+            unproven=self.unproven[unproven:],
+            not_compared=self.not_compared[not_compared:],
+        )
+
+    def add(self, other: VerificationReport) -> None:
+        """Take over what another one found."""
+        self.differences += other.differences
+        self.unproven += other.unproven
+        self.not_compared += other.not_compared

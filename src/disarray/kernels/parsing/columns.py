@@ -76,6 +76,10 @@ def constant_column(value: ExactValue, column: Column, rows: int) -> pa.Array[An
 
 def stamps_of(array: pa.Array[Any]) -> StampColumn:
     """Stamps that come typed: local where they carry no zone, digits beyond the microsecond cut off."""
+    if not array.null_count and array.type.unit == "us":
+        # As Arrow's CSV parser gives them; nothing to convert, and nothing to fill.
+        us = array.view(pa.int64()).to_numpy()
+        return StampColumn(us, np.full(len(us), array.type.tz is None), np.ones(len(us), dtype=np.bool_))
     ok = array.is_valid().to_numpy(zero_copy_only=False)
     us = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
     return StampColumn(us, np.full(len(us), array.type.tz is None), ok)

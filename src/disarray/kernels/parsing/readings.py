@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from disarray.model.description.read_spec import ReadSpec
     from disarray.model.fingerprints import FoldMark
 
+_NOT_KEPT: tuple[Disposition, ...] = tuple(kind for kind in Disposition if kind is not Disposition.KEPT)
+
 
 def readings_schema(spec: ReadSpec) -> pa.Schema:
     """The columns of every fragment of a dataset.
@@ -98,5 +100,7 @@ def _table(
 
 def count_dispositions(dispositions: NDArray[np.uint8]) -> dict[Disposition, int]:
     """How many lines of a frame went where."""
-    others = {kind: int(np.count_nonzero(dispositions == kind)) for kind in Disposition if kind}
+    if not dispositions.any():
+        return {Disposition.KEPT: len(dispositions)} | dict.fromkeys(_NOT_KEPT, 0)
+    others = {kind: int(np.count_nonzero(dispositions == kind)) for kind in _NOT_KEPT}
     return {Disposition.KEPT: len(dispositions) - sum(others.values()), **others}

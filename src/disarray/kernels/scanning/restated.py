@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from disarray.kernels.scanning.running_values import series_locals
 from disarray.model.description.format import ColumnType
@@ -17,12 +18,11 @@ from disarray.model.description.format import ColumnType
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from numpy.typing import NDArray
-
     from disarray.kernels.scanning.folds import Fold
     from disarray.kernels.scanning.series import Series
 
 Row = dict[str, Any]
+Indices = NDArray[np.int64] | slice  # a slice where they are without a gap: a view of a series, not a copy
 
 # What a value is made of. CARRIED: the channel has no reading in the segment yet, so what was before it holds.
 # WAITING: readings, but no point yet. JOINED: base and fold. RESTARTED: the fold alone, after a reset. ABSENT: an
@@ -103,8 +103,8 @@ class _Instants:
     """Every instant at which a channel has a reading in either state, and the last reading of each at or before it."""
 
     event_us: NDArray[np.int64]
-    old: NDArray[np.int64]  # indices in the old series; -1 before the first reading
-    new: NDArray[np.int64]
+    old: Indices  # in the old series; -1 before the first reading
+    new: Indices
     last_old_us: int | None
     are_the_same: bool
 
@@ -112,44 +112,66 @@ class _Instants:
     def of(cls, old: Series, new: Series, channel: str) -> _Instants:
         old_us, old_indices = _last_readings(old, channel)
         new_us, new_indices = _last_readings(new, channel)
-        are_the_same = np.array_equal(old_us, new_us)
-        event_us = new_us if are_the_same else _union(old_us, new_us)
+        last_old_us = int(old_us[-1]) if len(old_us) else None
+        if np.array_equal(old_us, new_us):
+            return cls(new_us, old_indices, new_indices, last_old_us, are_the_same=True)
+        at = _places(old_us, new_us)
+        if at is not None:
+            # Most often readings were added and none went.
+            newest = np.repeat(np.arange(-1, len(old_us)), np.diff(at, prepend=0, append=len(new_us)))
+            return cls(new_us, _chosen(old_indices, newest), new_indices, last_old_us, are_the_same=False)
+        event_us = np.union1d(old_us, new_us)
         return cls(
             event_us,
-            _indices(event_us, old_us, old_indices),
-            _indices(event_us, new_us, new_indices),
-            int(old_us[-1]) if len(old_us) else None,
-            are_the_same,
+            _chosen(old_indices, np.searchsorted(old_us, event_us, side="right") - 1),
+            _chosen(new_indices, np.searchsorted(new_us, event_us, side="right") - 1),
+            last_old_us,
+            are_the_same=False,
         )
 
 
-def _last_readings(series: Series, channel: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _last_readings(series: Series, channel: str) -> tuple[NDArray[np.int64], Indices]:
     """The instants of a channel's readings and the index of each one's last reading, which decides."""
     if channel not in series.channels:
-        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        return np.empty(0, dtype=np.int64), slice(0, 0)
     number = series.channels.index(channel)
     start, end = int(series.starts[number]), int(series.starts[number + 1])
     event_us = series.event_us[start:end]
-    last = np.flatnonzero(np.diff(event_us, append=event_us[-1:] + 1))
+    is_last = event_us[1:] != event_us[:-1]
+    if is_last.all():
+        return event_us, slice(start, end)
+    last = np.append(np.flatnonzero(is_last), len(event_us) - 1)
     return event_us[last], last + start
 
 
-def _union(old: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64]:
-    if len(old) <= len(new):
-        # Most often readings were added and none went.
-        at = np.minimum(np.searchsorted(new, old), len(new) - 1)
-        if np.array_equal(new[at], old):
-            return new
-    return np.union1d(old, new)
+def _places(old: NDArray[np.int64], new: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    """Where each old instant is among the new ones; None unless all of them are there."""
+    if len(old) > len(new):
+        return None
+    # What came is most often one block: both ends are where they were, and only what lies between is searched.
+    front = _same_ends(old, new)
+    back = _same_ends(old[front:][::-1], new[front:][::-1])
+    between = new[front : len(new) - back]
+    wanted = old[front : len(old) - back]
+    found = np.searchsorted(between, wanted)
+    if len(wanted) and (found[-1] == len(between) or not np.array_equal(between[found], wanted)):
+        return None
+    return np.concatenate([np.arange(front), found + front, np.arange(len(new) - back, len(new))])
 
 
-def _indices(
-    event_us: NDArray[np.int64], own_us: NDArray[np.int64], indices: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    if event_us is own_us:
-        return indices
-    found = np.searchsorted(own_us, event_us, side="right") - 1
-    return np.where(found >= 0, indices[found], -1) if len(own_us) else np.full(len(event_us), -1)
+def _same_ends(left: NDArray[np.int64], right: NDArray[np.int64]) -> int:
+    """How many numbers both begin with."""
+    count = min(len(left), len(right))
+    differs = left[:count] != right[:count]
+    first = int(differs.argmax()) if count else 0
+    return first if count and differs[first] else count
+
+
+def _chosen(indices: Indices, newest: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The indices of these, which may be -1 for none."""
+    if isinstance(indices, slice):
+        return np.where(newest >= 0, newest + indices.start, -1) if indices.start else newest
+    return np.where(newest >= 0, indices[newest], -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,13 +185,16 @@ class _State:
     def of(cls, series: Series, fold: Fold) -> _State:
         inside = series_locals(series, fold)
         mode = np.where(inside.has_point, np.int8(JOINED), np.int8(WAITING))
-        mode[inside.restarted] = RESTARTED
-        if fold.metric.kind.is_extreme:
-            mode[inside.restarted & ~inside.has_point] = ABSENT
+        if len(fold.pieces.starts) > len(series.starts):
+            mode[inside.restarted] = RESTARTED
+            if fold.metric.kind.is_extreme:
+                mode[inside.restarted & ~inside.has_point] = ABSENT
         dtype = np.int64 if fold.metric.type is ColumnType.INT64 else np.float64
         return cls(mode, inside.values.astype(dtype, copy=False))
 
-    def at(self, indices: NDArray[np.int64]) -> tuple[NDArray[np.int8], NDArray[Any]]:
+    def at(self, indices: Indices) -> tuple[NDArray[np.int8], NDArray[Any]]:
+        if isinstance(indices, slice):
+            return self.mode[indices], self.value[indices]
         if not len(self.mode):
             return np.full(len(indices), CARRIED, dtype=np.int8), np.zeros(
                 len(indices), dtype=self.value.dtype
@@ -239,7 +264,8 @@ class _Pair:
             )
             return self.new - self.old if most < _LARGE else None
         with np.errstate(all="ignore"):
-            difference: NDArray[np.float64] = self.new.astype(np.float64) - self.old.astype(np.float64)
+            new, old = (side.astype(np.float64, copy=False) for side in (self.new, self.old))
+            difference: NDArray[np.float64] = new - old
         return difference if bool(np.isfinite(difference).all()) else None
 
     def _row(self, start: int, end: int, *, same: bool, difference: NDArray[Any] | None) -> Row:

@@ -59,20 +59,25 @@ class SeriesLocals:
 
 def series_locals(series: Series, fold: Fold) -> SeriesLocals:
     """The fold within the segment at every reading, in the order of the series."""
-    lengths = np.diff(fold.pieces.starts)
-    of_piece = np.repeat(np.arange(len(lengths)), lengths)
-    if fold.points.rows is None:
-        seen = np.arange(1, series.rows + 1)
-    else:
-        seen = np.zeros(series.rows, dtype=np.int64)
-        seen[fold.points.rows] = 1
-        seen = np.cumsum(seen)
-    has_point = seen > fold.point_starts[of_piece]
+    starts, rows = fold.pieces.starts, fold.points.rows
+    is_later = np.ones(len(starts) - 1, dtype=np.bool_)
+    is_later[fold.pieces.of_channel[:-1]] = False
+    restarted = np.repeat(is_later, np.diff(starts))
+    if rows is None:
+        values = fold.locals.astype(fold.values.dtype, copy=False)
+        return SeriesLocals(values, np.ones(series.rows, dtype=np.bool_), restarted)
+    # From its first point on, each piece shows the fold of the newest one.
+    has_points = fold.point_starts[:-1] < fold.point_starts[1:]
+    piece_ends = starts[1:][has_points]
+    edges = np.zeros(series.rows + 1, dtype=np.int8)
+    edges[rows[fold.point_starts[:-1][has_points]]] += 1
+    edges[piece_ends] -= 1
+    has_point = np.cumsum(edges[:-1], dtype=np.int8).view(np.bool_)
+    until = np.append(rows[1:], series.rows)
+    until[fold.point_starts[1:][has_points] - 1] = piece_ends
     values = np.zeros(series.rows, dtype=fold.values.dtype)
-    values[has_point] = fold.locals[seen[has_point] - 1]
-    first_pieces = np.zeros(len(lengths), dtype=np.bool_)
-    first_pieces[fold.pieces.of_channel[:-1]] = True
-    return SeriesLocals(values, has_point, ~first_pieces[of_piece])
+    values[has_point] = np.repeat(fold.locals, until - rows)
+    return SeriesLocals(values, has_point, restarted)
 
 
 def local_values(series: Series, fold: Fold) -> Locals:

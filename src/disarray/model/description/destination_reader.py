@@ -14,7 +14,7 @@ from disarray.model.description.destination import (
     TableTarget,
 )
 from disarray.model.description.spec_table import MisfitError, Table, near_miss
-from disarray.model.description.spec_values import boolean, choice, duration, name, several, text
+from disarray.model.description.spec_values import boolean, choice, duration, glob, name, several, text
 from disarray.model.duration import DAY, HOUR, SECOND
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def _read_destination(table: Table, datasets: Mapping[str, Dataset], folder: Pur
     )
     if isinstance(target, DeltaTarget) and load is not Load.REPLACE:
         table.refuse("load", "expected 'replace': a Delta table is overwritten month by month")
-    subjects = table.optional("subjects", several(_pattern, at_least=1), ("*",))
+    subjects = table.optional("subjects", several(glob, at_least=1), ("*",))
     columns = table.optional("columns", _columns, None)
     creates = table.optional("create", boolean, isinstance(target, DeltaTarget))
     keep = table.optional("keep_superseded", duration(), 7 * DAY)
@@ -198,12 +198,6 @@ def _secret(folder: PurePath) -> Callable[[object], Secret]:
         raise MisfitError(expected, found={})
 
     return read
-
-
-def _pattern(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 256:
-        raise MisfitError("a glob of subjects such as 'TOOL0*', of 1 to 256 bytes")
-    return value
 
 
 def _columns(value: object) -> Mapping[str, str]:

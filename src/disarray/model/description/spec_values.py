@@ -55,6 +55,19 @@ def name(value: object) -> str:
     return value
 
 
+def glob(value: object) -> str:
+    """A pattern of names as `matches_pattern` of the database takes it, and `fnmatchcase` alike."""
+    if not isinstance(value, str) or not value.isprintable() or not 1 <= len(value.encode()) <= 256:
+        raise MisfitError("a name, or one with * (any text) and ? (one character) in it, of 1 to 256 bytes")
+    if "[" in value:
+        # One of the two takes it as it stands, the other as a choice of characters: it would match nothing, silently.
+        raise MisfitError(
+            "a name, or one with * (any text) and ? (one character) in it",
+            hint="[ ] is no choice of characters here: write one pattern for each, or ? for the bracket itself",
+        )
+    return value
+
+
 def subject_key(value: object) -> str:
     """A subject's name: printable, not endless, and no longer than the database takes."""
     if (

@@ -47,6 +47,14 @@ class Start(StrEnum):
     NOW = "now"
 
 
+class InitialLoad(StrEnum):
+    """Whether a table that is there already is taken in by chunks of its key, beside the watermark."""
+
+    AUTO = "auto"  # where it is large and the key has an index
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class UrlOrigin(StrEnum):
     """Where the url of a source is written."""
 
@@ -89,6 +97,8 @@ class TableSource:
     buffer: int  # microseconds; of a whole-number cursor, how many numbers
     timeout_us: int
     at: Start | int | str
+    initial_load: InitialLoad = InitialLoad.AUTO
+    load_tasks: int = 4  # chunks that are read at the same time
 
     @property
     def table_name(self) -> str:
@@ -160,6 +170,8 @@ def _read_source(table: Table, datasets: Mapping[str, Dataset]) -> TableSource:
         ),
         timeout_us=table.optional("timeout", duration(at_least=SECOND, at_most=DAY), MINUTE),
         at=table.optional("at", lambda value: read_start(value, kind), Start.BEGINNING),
+        initial_load=table.optional("initial_load", choice(InitialLoad), InitialLoad.AUTO),
+        load_tasks=table.optional("load_tasks", integer(at_least=1, at_most=64), 4),
     )
     _check(table, source, datasets)
     table.close()

@@ -20,6 +20,7 @@ from disarray.control import (
 )
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
+from disarray.control.verification_runs import subject_keys
 from disarray.store.audit.bases import RULE as BASES
 from disarray.store.audit.bases import find_wrong_bases
 from disarray.store.audit.lake_files import (
@@ -122,7 +123,7 @@ def audit(connection: Connection, lake: Lake, settings: AuditSettings | None = N
 
 def _wrong_bases(connection: Connection, notes: dict[str, str]) -> Iterator[Finding]:
     stale: list[str] = []
-    for subject_key in verification.list_verified_subjects(connection):
+    for subject_key in subject_keys(connection):
         links = audit_catalog.load_base_chains(connection, subject_key)
         stale_from_us = verification.load_stale_from(
             connection, subject_key, {link.dataset for link in links}

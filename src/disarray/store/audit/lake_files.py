@@ -15,6 +15,7 @@ from blake3 import blake3
 from disarray.control import audit_catalog, audit_ledger, catalog, definitions, housekeeping, verification
 from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
+from disarray.control.verification_runs import subject_keys
 from disarray.errors import DisarrayError, FragmentReadError
 from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
 from disarray.kernels.scanning.digests import digest_readings
@@ -113,7 +114,7 @@ def find_orphans(connection: Connection, lake: Lake, *, after: timedelta) -> Ite
 
 def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Finding]:
     """Segments whose fragments do not give what was written down when they were scanned; reads every reading."""
-    for subject_key in verification.list_verified_subjects(connection):
+    for subject_key in subject_keys(connection):
         stored = verification.load_subject(connection, subject_key)
         disagreeing = load_disagreements(connection, subject_key)
         with snapshot(connection):

@@ -41,25 +41,32 @@ def _wrong_parts(split: SplitFile) -> Iterator[Finding]:
             RULE, split.parent_uri, f"{kept[subject]} lines are about {subject}, which has no part of it"
         )
     for part in split.parts:
-        if not part.is_known:
-            yield Finding(RULE, part.part_uri, "nothing is known of it but its name")
-        elif part.is_waiting and not (part.is_queued or part.is_blacklisted or part.is_failed):
-            yield Finding(RULE, part.part_uri, "what was read of it waits, and nobody will ever take it in")
-        elif _is_settled(part, parent):
-            assert part.fingerprint is not None
-            expected, found = kept.get(part.subject_key, 0), part.fingerprint.counts.kept
-            if expected != found:
-                yield Finding(
-                    RULE, part.part_uri, f"it has {found} readings, {expected} lines of its file are about it"
-                )
+        if (why := _what_is_wrong(part, parent, lines=kept.get(part.subject_key, 0))) is not None:
+            yield Finding(RULE, part.part_uri, why)
 
 
-def _is_settled(part: PartState, parent: Fingerprint) -> bool:
+def _what_is_wrong(part: PartState, parent: Fingerprint, *, lines: int) -> str | None:
+    """Why a part does not say what its file does; `lines` of the file are about its subject."""
+    if not part.is_known:
+        return "nothing is known of it but its name"
+    is_held_back = part.is_blacklisted or part.is_failed
+    if part.is_waiting and not (part.is_queued or is_held_back):
+        return "what was read of it waits, and nobody will ever take it in"
+    if part.is_waiting or part.is_queued or is_held_back:
+        return None
     own = part.fingerprint
+    if own is None:
+        return f"{lines} lines of its file are about it, and none was ever taken in" if lines else None
+    if own.generation < parent.generation and lines:
+        return f"it has version {own.generation} of its file, which has {parent.generation}; nothing is on its way"
+    if _is_of_the_same_reading(own, parent) and own.counts.kept != lines:
+        return f"it has {own.counts.kept} readings, {lines} lines of its file are about it"
+    return None
+
+
+def _is_of_the_same_reading(own: Fingerprint, parent: Fingerprint) -> bool:
     return (
-        own is not None
-        and not (part.is_waiting or part.is_queued or part.is_blacklisted or part.is_failed)
-        and own.generation == parent.generation
+        own.generation == parent.generation
         and own.parse_version == parent.parse_version
         # Read again by itself, a part may know of lines that its file was not read for yet.
         and own.size <= parent.size

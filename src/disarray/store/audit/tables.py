@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from disarray.control import catalog, definitions, verification
+from disarray.control import catalog, definitions
 from disarray.control.audit import Finding
+from disarray.control.verification_runs import subject_keys
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
 from disarray.store.contract import SegmentContent
 from disarray.store.timescale import TableReadings
@@ -23,7 +24,7 @@ def find_changed_rows(connection: Connection) -> Iterator[Finding]:
 
     Rows that a commit has changed meanwhile are left out: they are no longer those that were looked up.
     """
-    for subject_key in verification.list_verified_subjects(connection):
+    for subject_key in subject_keys(connection):
         for (name, _), made in definitions.load_subject_versions(connection, [subject_key]).items():
             entries = [
                 entry

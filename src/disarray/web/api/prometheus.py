@@ -17,7 +17,7 @@ from prometheus_client.core import (
 )
 
 from disarray import __version__
-from disarray.control import destinations, events, figures, instances
+from disarray.control import destinations, events, figures, instances, views
 from disarray.control.connections import Connection
 from disarray.control.instances import InstanceState
 from disarray.control.metadata import Metadata
@@ -217,6 +217,7 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         seconds.add_metric([sink.destination], sink.lag_seconds)
         failing.add_metric([sink.destination], float(sink.state == "failing"))
     yield from (commits, seconds, failing)
+    yield from _views(connection)
     lately = events.count_events(connection, since=now - RECENTLY)
     yield _labelled(
         "disarray_recent_events",
@@ -224,6 +225,26 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "event",
         dict.fromkeys(RECENT_EVENTS, 0) | lately,
     )
+
+
+def _views(connection: Connection) -> Iterator[Metric]:
+    """By view, of which there are as many as somebody wrote down."""
+    commits = GaugeMetricFamily(
+        "disarray_view_lag_commits", "Commits that a view does not have in it.", labels=["view"]
+    )
+    seconds = GaugeMetricFamily(
+        "disarray_view_lag_seconds",
+        "Age of the oldest commit that a view does not have in it.",
+        labels=["view"],
+    )
+    failing = GaugeMetricFamily(
+        "disarray_view_failing", "1 where the last refresh of a view failed.", labels=["view"]
+    )
+    for view in views.list_views(connection):
+        commits.add_metric([view.name], view.lag_commits)
+        seconds.add_metric([view.name], view.lag_seconds)
+        failing.add_metric([view.name], float(view.last_error is not None))
+    yield from (commits, seconds, failing)
 
 
 def _durations() -> Iterator[Metric]:

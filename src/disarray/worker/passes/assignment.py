@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from disarray.errors import DatasetOverlapError, SubjectMissingError
@@ -47,6 +47,11 @@ class Assignment:
     dataset: Dataset | None
     subject: str | None = None
     problem: str | None = None
+    # What is to be done: asked for twenty times on the way of one file, worked out once.
+    orders: tuple[WorkOrder, ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "orders", orders_of(self.item))
 
     @property
     def dataset_subject(self) -> tuple[str, str] | None:
@@ -57,11 +62,6 @@ class Assignment:
     def source_uri(self) -> str | None:
         """The file that it is about, None where it is about a subject."""
         return self.item.source_uri
-
-    @property
-    def orders(self) -> tuple[WorkOrder, ...]:
-        """What is to be done."""
-        return orders_of(self.item)
 
     @property
     def part(self) -> PartName | None:
@@ -124,7 +124,8 @@ def read_request(
         why = ReadReason.NOTIFICATION
     request = ReadRequest.for_dataset(dataset, file_path(uri), reason=why, now_us=now_us, stored=stored)
     part = assignment.part
-    request = replace(request, is_moved=is_moved, only_subject=None if part is None else part.subject_key)
+    if is_moved or part is not None:
+        request = replace(request, is_moved=is_moved, only_subject=None if part is None else part.subject_key)
     return replace(request, on_shrink=OnShrink.REPLACE) if releases_version else request
 
 

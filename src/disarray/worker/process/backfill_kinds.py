@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
-from disarray.backfill.description import RepublishSpec, UpdateSpec
-from disarray.backfill.job_session import open_in_database
+from disarray.backfill.description import RepublishSpec
+from disarray.backfill.replay import ReplayMeans
 from disarray.backfill.republish import RepublishKind
+from disarray.backfill.subject_kinds import subject_kinds
 from disarray.control.connections import SessionLimits, open_pool
 from disarray.errors import ConfigError
 from disarray.model.description.spec_table import near_miss
@@ -18,13 +19,13 @@ from disarray.worker.process.local import database_of, open_house
 from disarray.worker.process.settings import loader_settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from disarray.backfill.description import BackfillSpec
     from disarray.backfill.kind import BackfillKind
     from disarray.config import Config
     from disarray.control.connections import Connection
-    from disarray.control.queue import Holder
     from disarray.worker.workplace import Workplace
 
 # What a load reads, what it loads into, and its lease.
@@ -33,23 +34,19 @@ _CONNECTIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class WorkerKinds:
-    """Opens every kind of backfill, with what a worker has."""
+    """Opens every kind of backfill, with what a worker has; once it ends, subjects at work are given back."""
 
     place: Workplace
     dsn: str
+    is_over: Callable[[], bool] = lambda: False
 
-    @contextmanager
-    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> Iterator[BackfillKind]:
+    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> AbstractContextManager[BackfillKind]:
         """The kind of a job, at work on what its description names."""
-        match spec:
-            case UpdateSpec():
-                with open_in_database(connection, spec) as kind:
-                    yield kind
-            case RepublishSpec():
-                with self._open_republish(spec) as kind:
-                    yield kind
-            case _:
-                assert_never(spec)
+        if isinstance(spec, RepublishSpec):
+            return self._open_republish(spec)
+        place = self.place
+        means = ReplayMeans(place.runner, place.lake, place.datasets, is_over=self.is_over)
+        return subject_kinds(means)(connection, spec)
 
     @contextmanager
     def _open_republish(self, spec: RepublishSpec) -> Iterator[BackfillKind]:
@@ -80,12 +77,11 @@ class WorkerKinds:
 
 
 @contextmanager
-def project_kinds(config: Config, holder: Holder) -> Iterator[WorkerKinds]:
-    """The same for a command: with the project, and without an engine."""
+def project_kinds(config: Config) -> Iterator[WorkerKinds]:
+    """The same for a command that republishes: with the project, and without an engine."""
     with open_house(config) as house:
         place = replace(
             house,
-            holder=holder,
             destinations=load_destinations(config.dataset_file, house.datasets),
             loader_settings=loader_settings(config),
         )

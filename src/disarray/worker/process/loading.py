@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from disarray.errors import DatabaseUnavailableError, DestinationError
 from disarray.worker.process.repeating import repeat
 
 if TYPE_CHECKING:
-    import threading
-
     from disarray.model.breaker import Breaker
     from disarray.sinks.destination_loader import DestinationLoader, LoadReport
 
@@ -24,6 +23,11 @@ class DestinationThread:
 
     loader: DestinationLoader
     database: Breaker  # of our own database, shared with the scheduler
+    _awake: threading.Event = field(default_factory=threading.Event)
+
+    def wake(self) -> None:
+        """Say that there may be something to load, or to stop for."""
+        self._awake.set()
 
     def run(self, stop: threading.Event) -> None:
         """Load what is due, every so often."""
@@ -35,6 +39,7 @@ class DestinationThread:
             every_seconds=self.loader.settings.every_seconds,
             failure=f"destination {self.loader.destination.name} waits",
             away=(DatabaseUnavailableError, DestinationError),
+            awake=self._awake,
         )
 
     def _load(self, stop: threading.Event) -> None:

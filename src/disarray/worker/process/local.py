@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 # Of each destination: what it reads, what it loads into, and its lease.
 _CONNECTIONS_OF_A_DESTINATION = 3
 # The scheduler, its commits, the heartbeat, the consumer, an agent in the same process, hooks, a view that is refreshed
-# for minutes, and one to spare.
-_CONNECTIONS = 10
+# for minutes, an initial load and its leases, and one to spare.
+_CONNECTIONS = 12
 
 
 def database_of(config: Config) -> str:
@@ -96,7 +96,7 @@ def open_workplace(
                 destinations=len(destinations),
             )
         )
-        runner = stack.enter_context(_open_runner(config, settings.runner))
+        runner = stack.enter_context(open_runner(config, settings.runner))
         with pool.connection() as connection:
             register_all(connection, datasets.values())
             register_all_hooks(connection, hooks.hooks)
@@ -150,7 +150,8 @@ def open_house(config: Config) -> Iterator[Workplace]:
 
 
 @contextmanager
-def _open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
+def open_runner(config: Config, kind: RunnerKind) -> Iterator[Runner]:
+    """Somewhere to run kernels; a session of Spark that is started for it is stopped afterwards."""
     from disarray.engine.runner import InProcessRunner, SparkRunner
 
     if kind is RunnerKind.IN_PROCESS:

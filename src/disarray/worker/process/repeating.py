@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_SHORTEST_PAUSE_SECONDS = 0.3
+
 
 def repeat(
     step: Callable[[threading.Event], None],
@@ -25,13 +27,16 @@ def repeat(
     every_seconds: float,
     failure: str,
     away: tuple[type[DisarrayError], ...] = (DatabaseUnavailableError,),
+    awake: threading.Event | None = None,
 ) -> None:
-    """Do a step every so often until told to stop.
+    """Do a step every so often until told to stop, or sooner where it is woken.
 
     `breakers` are of the servers that it needs, and `away` the errors that they tell of themselves; `failure` says
     what became of the work when anything else goes wrong.
     """
     while all(breaker.await_turn(stop) for breaker in breakers):
+        if awake is not None:
+            awake.clear()
         try:
             with ExitStack() as guards:
                 for breaker in breakers:
@@ -44,4 +49,10 @@ def repeat(
         except Exception:
             # The worker goes on with its files.
             log.exception("%s", failure)
-        stop.wait(every_seconds)
+        if awake is None:
+            stop.wait(every_seconds)
+        else:
+            # What comes in quick succession is one step.
+            pause = min(every_seconds, _SHORTEST_PAUSE_SECONDS)
+            if not stop.wait(pause):
+                awake.wait(every_seconds - pause)

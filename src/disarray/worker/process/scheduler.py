@@ -37,7 +37,7 @@ from disarray.worker.passes.report import PassReport, joined
 from disarray.worker.process.heartbeat import Progress, renewed_leases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from disarray.control.queue import QueueItem
     from disarray.worker.workplace import Workplace
@@ -60,7 +60,7 @@ _KEEP_WARM_SECONDS = 30.0
 # Files that are small on average cost a pass more than reading them does, and each pass scans their segment again:
 # after a full batch of them, the next one takes so many times more.
 _SMALL_BYTES = 64 << 10
-_MORE_SMALL_FILES = 4
+_MORE_SMALL_FILES = 10
 
 
 def database_breaker() -> Breaker:
@@ -77,6 +77,7 @@ class Scheduler:
     stopping: threading.Event = field(default_factory=threading.Event)
     idle_seconds: float = 0.5
     breaker: Breaker = field(default_factory=database_breaker)
+    followers: list[Callable[[], None]] = field(default_factory=list)  # told after a pass that committed
     _awake: threading.Event = field(default_factory=threading.Event)
     _hurried: threading.Event = field(default_factory=threading.Event)
     _held: set[str] = field(default_factory=set)
@@ -151,7 +152,11 @@ class Scheduler:
                 progress=progress,
             ),
         ):
-            return self._process(items, progress)
+            report = self._process(items, progress)
+        if report.committed:
+            for tell in self.followers:
+                tell()
+        return report
 
     def release_held(self) -> None:
         """Free every subject that is held, so that nobody has to wait for the leases."""

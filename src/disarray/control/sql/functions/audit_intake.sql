@@ -244,7 +244,25 @@ begin
             sum(known.rows_duplicate) as rows_duplicate,
             sum(known.rows_rejected) as rows_rejected,
             sum(known.batches) as batches
-        from source_state as known
+        from (
+            select
+                read.pipeline_name,
+                read.rows_seen,
+                read.rows_taken,
+                read.rows_duplicate,
+                read.rows_rejected,
+                read.batches
+            from source_state as read
+            union all
+            select
+                load.pipeline_name,
+                load.rows_seen,
+                load.rows_taken,
+                load.rows_duplicate,
+                load.rows_rejected,
+                load.batches
+            from source_load as load
+        ) as known
         group by known.pipeline_name
     ) as state
     left join (
@@ -258,6 +276,30 @@ begin
     where
         (state.rows_taken, state.batches) is distinct from (coalesce(handed.rows_taken, 0), coalesce(handed.batches, 0))
         or state.rows_seen <> state.rows_taken + state.rows_duplicate + state.rows_rejected
+    union all
+    select
+        'batches_add_up',
+        'initial load of source ' || load.pipeline_name,
+        format('%s rows counted, %s in its chunks; %s chunks begin where none ends', load.rows_taken, chunks.rows_taken, chunks.gaps)
+    from source_load as load
+    cross join lateral (
+        select
+            coalesce(sum(chunk.rows_taken), 0) as rows_taken,
+            count(*) filter (
+                where chunk.key_from is not null and not exists (
+                    select
+                    from source_chunk as former
+                    where
+                        former.load_id = load.load_id
+                        and former.key_to = chunk.key_from
+                )
+            ) as gaps
+        from source_chunk as chunk
+        where chunk.load_id = load.load_id
+    ) as chunks
+    where
+        load.rows_taken <> chunks.rows_taken
+        or chunks.gaps > 0
     union all
     select
         'batches_add_up',

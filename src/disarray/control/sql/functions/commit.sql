@@ -15,6 +15,8 @@ returns jsonb
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
+-- Planning each statement anew costs more than running it.
+set plan_cache_mode = force_generic_plan
 as $$
 declare
     v_now constant timestamptz := clock();

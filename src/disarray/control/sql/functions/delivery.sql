@@ -22,13 +22,15 @@ create function disarray.record_deliveries(
     p_source_uris text[],
     p_subject_keys text[],
     p_rows bigint[],
-    p_bytes bigint[]
+    p_bytes bigint[],
+    p_lane text default 'live'
 )
 returns table (source_uri text, queue_id bigint, verdict text)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
+#variable_conflict use_column
 begin
     if p_batch_no is null or p_run_id is null or p_dataset is null or coalesce(p_source_name, '') !~ '^[a-z][a-z0-9_-]{0,126}$' then
         raise exception 'a batch has a number, a run, a dataset and the name of its source. Nothing was stored.'
@@ -85,10 +87,20 @@ begin
         p_instance_name,
         array_fill(jsonb_build_object('dataset', p_dataset), array[cardinality(p_source_uris)])
     ) as queued;
+    if p_lane = 'backfill' then
+        update ingest_queue as item
+        set lane = 'backfill'
+        where
+            item.source_uri = any(p_source_uris)
+            and item.status = 'available';
+        -- The rows of these subjects are locked since they were told.
+        perform set_turns(told.subject_key, null, null)
+        from unnest(p_subject_keys) as told (subject_key);
+    end if;
 end
 $$;
-comment on function disarray.record_deliveries(bigint, text, text, uuid, text, jsonb, text, text, text[], text[], bigint[], bigint[]) is
-    'Store a batch and its files and queue them to be read. Checks no lease: it belongs into the transaction in which the source is '
+comment on function disarray.record_deliveries(bigint, text, text, uuid, text, jsonb, text, text, text[], text[], bigint[], bigint[], text) is
+    'Store a batch and its files and queue them to be read, in the backfill lane where that is history. Checks no lease: it belongs into the transaction in which the source is '
     'advanced, or its events are marked, after their rows are locked.';
 
 create function disarray.find_unknown_deliveries(p_source_uris text[])

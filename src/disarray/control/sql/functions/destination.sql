@@ -46,6 +46,7 @@ begin
         definition = p_definition,
         subject_patterns = p_subject_patterns,
         registered_at = v_now,
+        is_sweep_due = known.is_sweep_due or v_former.dataset <> p_dataset,
         failure_count = 0,
         last_error = null,
         last_error_at = null
@@ -95,7 +96,17 @@ create function disarray.claim_destination(
     p_lease_seconds integer default 300,
     p_definition jsonb default null
 )
-returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
@@ -187,38 +198,9 @@ begin
     if not found then
         return;
     end if;
-    perform follow_commits(v_follower, v_chosen, v_known.dataset);
     return query
-    update destination_position as position
-    set
-        instance_name = p_instance_name,
-        incarnation = v_incarnation,
-        fence = nextval('disarray.destination_fence_seq'),
-        lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
-    where
-        position.destination = p_destination
-        and position.subject_key = v_chosen
-    returning
-        position.subject_key,
-        position.dataset,
-        (
-            select follower.commit_seq
-            from commit_follower as follower
-            where
-                follower.follower = v_follower
-                and follower.subject_key = position.subject_key
-                and follower.dataset = position.dataset
-        ),
-        (
-            select coalesce(max(noted.commit_seq), 0)
-            from subject_commit as noted
-            where
-                noted.subject_key = position.subject_key
-                and noted.dataset = position.dataset
-        ),
-        position.is_whole_due,
-        position.fence,
-        position.failure_count;
+    select turn.*
+    from take_destination_turn(p_destination, v_chosen, p_instance_name, v_incarnation, p_lease_seconds, false) as turn;
 end
 $$;
 comment on function disarray.claim_destination(text, text, bigint, integer, jsonb) is
@@ -233,7 +215,17 @@ create function disarray.claim_destination_subject(
     p_lease_seconds integer,
     p_definition jsonb
 )
-returns table (subject_key text, dataset text, commit_seq bigint, newest_seq bigint, is_whole_due boolean, fence bigint, failure_count integer)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
@@ -241,7 +233,6 @@ as $$
 #variable_conflict use_column
 declare
     v_now constant timestamptz := clock();
-    v_follower constant text := destination_follower(p_destination);
     v_incarnation bigint;
     v_known destination;
 begin
@@ -286,15 +277,74 @@ begin
     if not found then
         return;
     end if;
+    return query
+    select turn.*
+    from take_destination_turn(p_destination, p_subject_key, p_instance_name, v_incarnation, p_lease_seconds, true) as turn;
+end
+$$;
+comment on function disarray.claim_destination_subject(text, text, text, bigint, integer, jsonb) is
+    'Take the turn to load all of one subject anew, whether it is behind or not: one row; none where another loads it now. Refused where the '
+    'destination is paused or has another definition by now.';
+
+create function disarray.take_destination_turn(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_lease_seconds integer,
+    p_is_whole boolean
+)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
+language plpgsql
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_follower constant text := destination_follower(p_destination);
+    v_known destination;
+    v_known_fences bigint[];
+    v_fence bigint;
+begin
+    select known.*
+    into v_known
+    from destination as known
+    where known.destination = p_destination;
+    select position.known_fences
+    into v_known_fences
+    from destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+    for update;
     perform follow_commits(v_follower, p_subject_key, v_known.dataset);
+    -- Later than all before it, also than those that were handed out after the backup that this database was restored from.
+    v_fence := greatest(
+        extract(epoch from v_now) * 1000000,
+        (select max(former.fence) from unnest(v_known_fences) as former (fence)) + 1
+    );
     return query
     update destination_position as position
     set
         -- Whoever ends without having loaded it leaves that to the next.
-        is_whole_due = true,
+        is_whole_due = position.is_whole_due or p_is_whole,
         instance_name = p_instance_name,
-        incarnation = v_incarnation,
-        fence = nextval('disarray.destination_fence_seq'),
+        incarnation = p_incarnation,
+        fence = v_fence,
+        -- The one that was noted, and the last of those that nobody knows the end of.
+        known_fences = v_known_fences[1:1]
+            || v_known_fences[greatest(cardinality(v_known_fences) - 48, 2):]
+            || case when v_known_fences is not null then array[v_fence] end,
         lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
     where
         position.destination = p_destination
@@ -318,13 +368,14 @@ begin
                 and noted.dataset = position.dataset
         ),
         position.is_whole_due,
+        v_known.is_sweep_due,
         position.fence,
+        v_known_fences,
         position.failure_count;
 end
 $$;
-comment on function disarray.claim_destination_subject(text, text, text, bigint, integer, jsonb) is
-    'Take the turn to load all of one subject anew, whether it is behind or not: one row; none where another loads it now. Refused where the '
-    'destination is paused or has another definition by now.';
+comment on function disarray.take_destination_turn(text, text, text, bigint, integer, boolean) is
+    'The turn to load a subject whose position is locked: a fence later than all before it, and a lease.';
 
 create function disarray.assert_destination_held(
     p_destination text,
@@ -394,7 +445,8 @@ create function disarray.advance_destination(
     p_commit_seq bigint,
     p_rows_loaded bigint,
     p_rows_deleted bigint,
-    p_seconds double precision
+    p_seconds double precision,
+    p_is_target_touched boolean default true
 )
 returns void
 language plpgsql
@@ -419,6 +471,10 @@ begin
         rows_deleted = position.rows_deleted + p_rows_deleted,
         last_loaded_at = v_now,
         last_seconds = p_seconds,
+        known_fences = case
+            when p_is_target_touched then array[p_fence]
+            else array_remove(position.known_fences, p_fence)
+        end,
         failure_count = 0,
         last_error = null,
         last_error_at = null,
@@ -439,9 +495,9 @@ begin
         and known.failure_count > 0;
 end
 $$;
-comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision) is
+comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision, boolean) is
     'Note that a subject is loaded up to a commit, and give the turn back. Where the target is in this database, the last call of the '
-    'transaction that loads it: refused, it takes the load with it.';
+    'transaction that loads it: refused, it takes the load with it. Where nothing had to be changed there, the target knows of no load.';
 
 create function disarray.end_destination_turn(
     p_destination text,
@@ -450,7 +506,8 @@ create function disarray.end_destination_turn(
     p_incarnation bigint,
     p_fence bigint,
     p_next_in interval,
-    p_error text default null
+    p_error text default null,
+    p_target_fence bigint default null
 )
 returns void
 language plpgsql
@@ -465,6 +522,9 @@ begin
         incarnation = null,
         fence = null,
         lease_expires_at = null,
+        -- The next load comes after the one that the target knows.
+        known_fences = case when p_target_fence is null then position.known_fences else array[p_target_fence] end,
+        is_whole_due = position.is_whole_due or p_target_fence is not null,
         available_at = clock() + greatest(p_next_in, interval '0'),
         failure_count = case when p_error is null then position.failure_count else position.failure_count + 1 end,
         last_error = case when p_error is null then position.last_error else left(p_error, 4000) end,
@@ -474,8 +534,65 @@ begin
         and position.subject_key = p_subject_key;
 end
 $$;
-comment on function disarray.end_destination_turn(text, text, text, bigint, bigint, interval, text) is
-    'Give the turn to load a subject back: when it is due again, and what went wrong with it if anything did.';
+comment on function disarray.end_destination_turn(text, text, text, bigint, bigint, interval, text, bigint) is
+    'Give the turn to load a subject back: when it is due again, and what went wrong with it if anything did. A target that refused it '
+    'for a later fence, while the turn was held, was loaded by another history: everything is loaded next.';
+
+create function disarray.restart_destination(p_destination text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+update destination_position as position
+set
+    is_whole_due = true,
+    available_at = clock(),
+    -- Whoever loads it now loads too little.
+    instance_name = null,
+    incarnation = null,
+    fence = null,
+    lease_expires_at = null
+where
+    position.destination = p_destination
+    and not position.is_whole_due
+$$;
+comment on function disarray.restart_destination(text) is 'The target has nothing any more: everything is loaded anew.';
+
+create function disarray.list_unasked_subjects(p_destination text, p_subjects text[])
+returns text[]
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select coalesce(array_agg(given.subject_key order by given.subject_key), '{}')
+from destination as known
+cross join unnest(p_subjects) as given (subject_key)
+where
+    known.destination = p_destination
+    and not exists (
+        select
+        from subject_version as made
+        where
+            made.dataset = known.dataset
+            and made.subject_key = given.subject_key
+            and matches_pattern(made.subject_key, known.subject_patterns)
+    )
+$$;
+comment on function disarray.list_unasked_subjects(text, text[]) is 'Of the subjects that a target has, those that the destination is not to have.';
+
+create function disarray.end_destination_sweep(p_destination text)
+returns void
+language sql
+security definer
+set search_path = disarray, pg_temp
+as $$
+update destination as known
+set is_sweep_due = false
+where known.destination = p_destination
+$$;
+comment on function disarray.end_destination_sweep(text) is 'The target has no subjects any more that are not asked for.';
 
 create function disarray.note_destination_error(p_destination text, p_error text)
 returns void
@@ -763,7 +880,8 @@ begin
     update destination as known
     set
         paused_at = case p_decision when 'paused' then coalesce(known.paused_at, v_now) when 'resumed' then null else known.paused_at end,
-        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end
+        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end,
+        is_sweep_due = known.is_sweep_due or (p_decision = 'republished' and p_subject_key is null)
     where known.destination = p_destination;
     update destination_position as position
     set

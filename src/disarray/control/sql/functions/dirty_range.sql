@@ -74,6 +74,9 @@ create function disarray.resolve_ranges(
     out restatements bigint
 )
 language plpgsql
+-- Planning these statements anew takes longer than to run them, and a late file is seldom: a session would plan every time.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_now constant timestamptz := disarray.clock();

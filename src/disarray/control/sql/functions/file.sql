@@ -15,7 +15,10 @@ set search_path = disarray, pg_temp
 as $$
 begin
     perform check_announcements(p_reasons, p_metadata);
-    if exists (select from unnest(p_source_uris) as given (uri) where given.uri ~ '^file:[^#]*#') then
+    -- Looked at as one text first: that is no statement.
+    if strpos(array_to_string(p_source_uris, ''), '#') > 0
+        and exists (select from unnest(p_source_uris) as given (uri) where given.uri like 'file:%#%')
+    then
         raise exception 'a part of a file is queued when the file is split. Nothing was stored.'
         using errcode = 'DA001', hint = 'Announce the file.';
     end if;
@@ -82,40 +85,34 @@ begin
         perform check_instance(p_instance_name);
     end if;
 
-    -- One request per uri: a batch may name a file twice.
+    if cardinality(p_source_uris) > 1
+        and (select count(distinct given.uri) from unnest(p_source_uris) as given (uri)) < cardinality(p_source_uris)
+    then
+        return query
+        select
+            queued.source_uri,
+            queued.queue_id,
+            queued.verdict
+        from enqueue_repeated_requests(p_source_uris, p_subject_keys, p_reasons, p_instance_name, p_metadata) as queued;
+        return;
+    end if;
     v_requests := array(
         select row(
-            given.uri,
-            given.subject,
-            given.reason,
-            given.metadata,
-            given.metadata ->> 'dataset',
-            given.metadata ->> 'content_hash',
-            given.metadata ->> 'parse_version',
+            request.uri,
+            request.subject,
+            coalesce(request.reason, 'file_notification')::ingest_queue_reason,
+            coalesce(request.metadata, '{}'),
+            request.metadata ->> 'dataset',
+            request.metadata ->> 'content_hash',
+            request.metadata ->> 'parse_version',
             'enqueued',
             true,
             null,
             0,
             0
         )::file_request
-        from (
-            select
-                request.uri,
-                (array_agg(request.subject order by request.place desc))[1] as subject,
-                last_shown_reason(parse_reason(coalesce(request.reason, 'file_notification')) order by request.place) as reason,
-                case
-                    when count(*) = 1 then merge_metadata(coalesce(request.metadata, '{}') order by request.place)
-                    -- Capped, as when the requests come one by one.
-                    else merged_metadata(
-                        merge_metadata(coalesce(request.metadata, '{}') order by request.place),
-                        coalesce((array_agg(request.metadata order by request.place desc))[1], '{}')
-                    )
-                end as metadata
-            from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
-                with ordinality as request (uri, subject, reason, metadata, place)
-            group by request.uri
-        ) as given
-        order by given.uri
+        from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata) as request (uri, subject, reason, metadata)
+        order by request.uri
     );
 
     with inserted as (
@@ -136,11 +133,13 @@ begin
     select coalesce(array_agg(inserted.source_uri), '{}')
     into v_new_uris
     from inserted;
-    v_known_otherwise := array(
-        select new.uri
-        from unnest(v_new_uris) as new (uri)
-        inner join file_info as file on other_spelling(new.uri) = file.source_uri
-    );
+    if cardinality(v_new_uris) > 0 then
+        v_known_otherwise := array(
+            select new.uri
+            from unnest(v_new_uris) as new (uri)
+            inner join file_info as file on other_spelling(new.uri) = file.source_uri
+        );
+    end if;
     if cardinality(v_known_otherwise) > 0 then
         -- A path and its uri are one file. Under a second name it would count although the first is blacklisted.
         delete from file_info as file
@@ -178,7 +177,63 @@ $$;
 comment on function disarray.enqueue_requests(text[], text[], text[], text, jsonb[]) is
     'Take in whatever is asked about files: announcements, and what was decided by who may.';
 
+create function disarray.enqueue_repeated_requests(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[],
+    p_instance_name text,
+    p_metadata jsonb[]
+)
+returns table (source_uri text, queue_id bigint, verdict text)
+language sql
+set search_path = disarray, pg_temp
+as $$
+select
+    queued.source_uri,
+    queued.queue_id,
+    queued.verdict
+from (
+    select
+        array_agg(given.uri order by given.uri) as uris,
+        array_agg(given.subject order by given.uri) as subjects,
+        array_agg(given.reason::text order by given.uri) as reasons,
+        array_agg(given.metadata order by given.uri) as metadata
+    from (
+        select
+            request.uri,
+            (array_agg(request.subject order by request.place desc))[1] as subject,
+            last_shown_reason(parse_reason(coalesce(request.reason, 'file_notification')) order by request.place) as reason,
+            case
+                when count(*) = 1 then merge_metadata(coalesce(request.metadata, '{}') order by request.place)
+                -- Capped, as when the requests come one by one.
+                else merged_metadata(
+                    merge_metadata(coalesce(request.metadata, '{}') order by request.place),
+                    coalesce((array_agg(request.metadata order by request.place desc))[1], '{}')
+                )
+            end as metadata
+        from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata)
+            with ordinality as request (uri, subject, reason, metadata, place)
+        group by request.uri
+    ) as given
+) as merged
+cross join lateral enqueue_requests(merged.uris, merged.subjects, merged.reasons, p_instance_name, merged.metadata) as queued
+$$;
+comment on function disarray.enqueue_repeated_requests(text[], text[], text[], text, jsonb[]) is
+    'Take in a batch that names files more than once: what it asks of each as one request.';
+
 create function disarray.other_spelling(p_source_uri text)
+returns text
+language sql
+immutable
+as $$
+select case
+    when starts_with(p_source_uri, 'file:///') and strpos(p_source_uri, '%') = 0 then substr(p_source_uri, 8)
+    else disarray.other_escaped_spelling(p_source_uri)
+end
+$$;
+comment on function disarray.other_spelling(text) is 'The path of a file for its uri, the uri for its path; NULL where there is none.';
+
+create function disarray.other_escaped_spelling(p_source_uri text)
 returns text
 language plpgsql
 immutable
@@ -200,9 +255,6 @@ begin
     if p_source_uri !~ '^file:///' then
         return null;
     end if;
-    if p_source_uri !~ '%' then
-        return substr(p_source_uri, 8);
-    end if;
     return (
         select convert_from(
             string_agg(
@@ -223,7 +275,7 @@ exception
         return null;
 end
 $$;
-comment on function disarray.other_spelling(text) is 'The path of a file for its uri, the uri for its path; NULL where there is none.';
+comment on function disarray.other_escaped_spelling(text) is 'The other spelling of a path, or of a uri that escapes something; NULL where there is none.';
 
 create function disarray.enqueue_request(
     p_source_uri text,
@@ -260,7 +312,7 @@ stable
 as $$
 declare
     v_count constant integer := cardinality(p_source_uris);
-    v_reason text;
+    v_of_subjects constant text[] := '{reconcile, compact, copy}';
 begin
     if v_count is distinct from cardinality(p_subject_keys)
         or v_count <> coalesce(cardinality(p_reasons), v_count)
@@ -269,20 +321,29 @@ begin
         raise exception 'enqueue_files needs one subject key, reason and metadata for each of the % uris. Nothing was stored.', v_count
         using errcode = 'DA001';
     end if;
-    select request.reason
-    into v_reason
-    from unnest(p_reasons) as request (reason)
-    where request.reason in ('reconcile', 'compact', 'copy')
-    limit 1;
-    if found then
-        raise exception '% is done to a subject, not to a file. Nothing was stored.', quote_literal(v_reason)
+    if p_reasons && v_of_subjects then
+        raise exception '% is done to a subject, not to a file. Nothing was stored.', (
+            select quote_literal(request.reason)
+            from unnest(p_reasons) as request (reason)
+            where request.reason = any(v_of_subjects)
+            limit 1
+        )
         using errcode = 'DA001';
     end if;
     perform
         disarray.check_uri(request.uri),
-        disarray.check_subject(request.subject),
         disarray.check_metadata(coalesce(request.metadata, '{}'))
-    from unnest(p_source_uris, p_subject_keys, p_metadata) as request (uri, subject, metadata);
+    from unnest(p_source_uris, p_metadata) as request (uri, metadata);
+    -- A batch names few subjects and reasons, each of them often.
+    perform
+        disarray.check_subject(request.subject),
+        disarray.parse_reason(request.reason)
+    from (
+        select distinct
+            given.subject,
+            given.reason
+        from unnest(p_subject_keys, p_reasons) as given (subject, reason)
+    ) as request;
 end
 $$;
 comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';
@@ -381,6 +442,25 @@ language plpgsql
 as $$
 #variable_conflict use_column
 begin
+    -- Announced once more and nothing to do, as after the start of an agent: to begin with the rest would cost more than this.
+    if not exists (select from unnest(p_requests) as request where request.verdict = 'enqueued') then
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+        select
+            p_now,
+            request.verdict::disarray.ingest_event_event_type,
+            request.source_uri,
+            request.subject_key,
+            p_instance_name,
+            jsonb_build_object('reason', request.reason, 'content_hash', request.content_hash, 'queue_id', null)
+        from unnest(p_requests) as request;
+        return query
+        select
+            request.source_uri,
+            null::bigint,
+            request.verdict
+        from unnest(p_requests) as request;
+        return;
+    end if;
     return query
     with queued as (
         insert into disarray.ingest_queue as waiting (

@@ -27,7 +27,9 @@ revoke all on schema telemetry from public;
 grant usage on schema disarray to disarray_agent, disarray_producer, disarray_worker, disarray_operator, disarray_reader;
 -- Tables of readings and the views over them say themselves who may read and fill them.
 grant usage on schema telemetry to disarray_worker, disarray_operator, disarray_reader;
-grant usage, create on schema telemetry to disarray_views;
+grant usage on schema telemetry to disarray_views;
+-- Workers may become it: see grant_view_creation.
+revoke create on schema telemetry from disarray_views;
 
 grant execute on function
     disarray.enqueue_file,
@@ -79,6 +81,15 @@ grant execute on function
     disarray.renew_source,
     disarray.advance_source,
     disarray.end_source_turn,
+    disarray.begin_source_load,
+    disarray.find_source_load,
+    disarray.settle_source_load,
+    disarray.add_source_chunks,
+    disarray.claim_source_chunks,
+    disarray.renew_source_chunks,
+    disarray.complete_source_chunk,
+    disarray.release_source_chunks,
+    disarray.end_source_load,
     disarray.claim_raw_events,
     disarray.settle_raw_events,
     disarray.release_raw_events,
@@ -95,6 +106,9 @@ grant execute on function
     disarray.advance_destination,
     disarray.end_destination_turn,
     disarray.note_destination_error,
+    disarray.restart_destination,
+    disarray.list_unasked_subjects,
+    disarray.end_destination_sweep,
     disarray.register_hooks,
     disarray.note_conditions,
     disarray.claim_side_effect,
@@ -144,6 +158,8 @@ grant execute on function
     disarray.decide_source,
     disarray.put_view,
     disarray.drop_view,
+    disarray.grant_view_creation,
+    disarray.revoke_view_creation,
     disarray.decide_destination,
     disarray.forget_destination,
     disarray.resend_side_effects,
@@ -151,10 +167,16 @@ grant execute on function
     disarray.list_destination_stretch,
     disarray.measure_destination,
     disarray.decide_backfill,
+    disarray.distrust_segments,
+    disarray.note_backfill_applied,
     disarray.set_backfill_pace
 to disarray_operator;
 
 grant execute on function
+    disarray.carry_bases,
+    disarray.next_pending_rebuild,
+    disarray.measure_pending_rebuilds,
+    disarray.rebuild_progress,
     disarray.preview_commit,
     disarray.follow_commits,
     disarray.advance_follower,
@@ -180,7 +202,10 @@ grant execute on function
     disarray.list_cold_segments,
     disarray.list_expired_segments,
     disarray.list_dead_lake_files,
-    disarray.note_side_effects
+    disarray.note_side_effects,
+    disarray.start_verification,
+    disarray.note_subject_verification,
+    disarray.end_verification
 to disarray_operator, disarray_worker;
 
 grant execute on function
@@ -206,6 +231,7 @@ grant execute on function
     disarray.count_side_effects,
     disarray.list_backfills,
     disarray.list_backfill_chunks,
+    disarray.list_backfill_findings,
     disarray.live_health,
     disarray.explain_segment,
     disarray.list_metric_restatements,
@@ -238,11 +264,19 @@ grant execute on function
     disarray.load_bases,
     disarray.load_rollup,
     disarray.list_restatements,
+    disarray.verification_state,
+    disarray.find_open_verification,
     disarray.list_verified_subjects,
     disarray.load_subject_files,
     disarray.load_subject_fragments,
     disarray.load_subject_segments,
+    disarray.load_last_summaries,
+    disarray.load_span_rollup_parts,
+    disarray.load_span_summaries,
     disarray.load_subject_summaries,
+    disarray.measure_replay,
+    disarray.newest_commit_seq,
+    disarray.next_replayed_subject,
     disarray.load_subject_rollup_parts,
     disarray.load_rejected_positions,
     disarray.find_unknown_lake_files,
@@ -267,6 +301,7 @@ grant execute on function
     disarray.list_live_lake_files,
     disarray.list_batches,
     disarray.list_sources,
+    disarray.list_source_loads,
     disarray.list_spent_deliveries,
     disarray.find_unknown_deliveries,
     disarray.list_destinations,

@@ -89,8 +89,20 @@ begin
         known.instance_name = p_instance_name
         and exists (select from subject as waiting where waiting.backfill_turn_at <= v_now)
     returning known.turn_count - v_most_turns into v_turn_number;
-    perform reap_subjects(v_now);
-    perform queue_open_ranges(v_now);
+    -- Both are seldom needed, and to look is a tenth of what it takes to begin with them.
+    if exists (
+        select
+        from subject_lock as lock
+        inner join instance as known on lock.instance_name = known.instance_name
+        where
+            lock.lease_expires_at <= v_now
+            or known.incarnation <> lock.incarnation
+    ) then
+        perform reap_subjects(v_now);
+    end if;
+    if exists (select from dirty_range as open where open.resolved_at is null) then
+        perform queue_open_ranges(v_now);
+    end if;
 
     select
         count(*),

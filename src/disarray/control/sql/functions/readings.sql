@@ -263,6 +263,7 @@ declare
     v_timescale text;
     v_column record;
     v_is_made_anew boolean := false;
+    v_views jsonb;
 begin
     if p_definition is not distinct from p_known and v_relation is not null then
         return;
@@ -326,6 +327,7 @@ begin
         execute format('grant insert on telemetry.%I to disarray_worker', v_table);
         v_relation := to_regclass(format('telemetry.%I', v_table));
     end if;
+    v_views := disarray.set_views_aside(array[v_table, v_view, v_joined]);
     execute format('drop view if exists telemetry.%I', v_view);
     if v_joined is not null then
         execute format('drop view if exists telemetry.%I', v_joined);
@@ -365,6 +367,7 @@ begin
     end if;
     perform disarray.put_joined_view(p_dataset, p_definition);
     perform disarray.put_running_view(p_dataset, p_definition);
+    perform disarray.make_views_anew(v_views);
     update disarray.dataset_store as known
     set definition = p_definition
     where known.dataset = p_dataset;

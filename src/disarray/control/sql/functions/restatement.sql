@@ -79,6 +79,9 @@ create function disarray.former_values(p_run_id uuid, p_subject_key text, p_data
 returns jsonb
 language plpgsql
 stable
+-- As in resolve_ranges.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';

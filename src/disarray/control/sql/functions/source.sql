@@ -261,15 +261,15 @@ select
     state.watermark,
     state.layout,
     state.notices,
-    state.rows_seen,
-    state.rows_taken,
-    state.rows_duplicate,
-    state.rows_rejected,
-    state.batches,
+    state.rows_seen + coalesce(loaded.rows_seen, 0)::bigint,
+    state.rows_taken + coalesce(loaded.rows_taken, 0)::bigint,
+    state.rows_duplicate + coalesce(loaded.rows_duplicate, 0)::bigint,
+    state.rows_rejected + coalesce(loaded.rows_rejected, 0)::bigint,
+    state.batches + coalesce(loaded.batches, 0)::bigint,
     state.cursor_to,
     state.last_run_id,
     state.last_pulled_at,
-    state.last_delivered_at,
+    greatest(state.last_delivered_at, loaded.last_delivered_at),
     state.next_pull_at,
     state.failure_count,
     state.last_error,
@@ -278,11 +278,27 @@ select
     state.pause_reason,
     case when state.lease_expires_at > clock() then state.instance_name end
 from source_state as state
+left join (
+    select
+        load.pipeline_name,
+        load.table_name,
+        sum(load.rows_seen) as rows_seen,
+        sum(load.rows_taken) as rows_taken,
+        sum(load.rows_duplicate) as rows_duplicate,
+        sum(load.rows_rejected) as rows_rejected,
+        sum(load.batches) as batches,
+        max(load.last_delivered_at) filter (where load.rows_taken > 0) as last_delivered_at
+    from source_load as load
+    group by
+        load.pipeline_name,
+        load.table_name
+) as loaded on state.pipeline_name = loaded.pipeline_name and state.table_name = loaded.table_name
 order by
     state.pipeline_name,
     state.table_name
 $$;
-comment on function disarray.list_sources() is 'Every source that was ever read: how far it is, who reads it now, and what went wrong last.';
+comment on function disarray.list_sources() is
+    'Every source that was ever read: how far it is, who reads it now, and what went wrong last. Counts are those of its initial loads as well.';
 
 create function disarray.decide_source(
     p_pipeline_name text,
@@ -335,6 +351,16 @@ begin
     where
         state.pipeline_name = p_pipeline_name
         and state.table_name = p_table_name;
+    -- What it would still take is what the new watermark takes, or what nobody wants.
+    update source_load as load
+    set
+        state = 'abandoned',
+        ended_at = v_now
+    where
+        p_decision = 'reset'
+        and load.pipeline_name = p_pipeline_name
+        and load.table_name = p_table_name
+        and load.state = 'running';
     insert into ingest_event (occurred_at, event_type, instance_name, metadata)
     values (
         v_now,

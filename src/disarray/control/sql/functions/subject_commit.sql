@@ -4,6 +4,9 @@
 create function disarray.begin_subject_commit(p_run_id uuid, p_subject_key text, p_dataset json, p_segments bigint[], p_is_redefined boolean)
 returns void
 language plpgsql
+-- As in resolve_ranges.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';
@@ -48,6 +51,9 @@ comment on function disarray.begin_subject_commit(uuid, text, json, bigint[], bo
 create function disarray.end_subject_commit(p_run_id uuid, p_subject_key text, p_dataset text)
 returns void
 language plpgsql
+-- As in resolve_ranges.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_noted record;

@@ -168,6 +168,15 @@ language sql
 stable
 as $$
 select exists (
+    -- Made anew with its readings' table, and empty: see make_views_anew.
+    select
+    from disarray.materialized_view as known
+    inner join pg_catalog.pg_class as relation on relation.oid = to_regclass(format('%I.%I', known.schema_name, known.name))
+    where
+        known.name = p_name
+        and relation.relkind = 'm'
+        and not relation.relispopulated
+) or exists (
     select
     from disarray.committed_subjects() as committed
     cross join lateral (
@@ -232,7 +241,60 @@ select exists (
         )
 )
 $$;
-comment on function disarray.view_is_stale(text) is 'Whether something that a view depends on has a newer commit than it has in it.';
+comment on function disarray.view_is_stale(text) is 'Whether something that a view depends on has a newer commit than it has in it, or it was never filled.';
+
+create function disarray.view_lag(p_name text)
+returns table (commits bigint, seconds double precision)
+language sql
+stable
+as $$
+select
+    coalesce(sum(seq.newest - seq.done), 0)::bigint,
+    coalesce(greatest(max(extract(epoch from disarray.clock() - oldest.committed_at)), 0), 0)::double precision
+from disarray.committed_subjects() as committed
+cross join lateral (
+    select
+        coalesce(
+            (
+                select known.commit_seq
+                from disarray.view_position as known
+                where
+                    known.view_name = p_name
+                    and known.subject_key = committed.subject_key
+                    and known.dataset = committed.dataset
+            ),
+            0
+        ) as done,
+        (
+            select noted.commit_seq
+            from disarray.subject_commit as noted
+            where
+                noted.subject_key = committed.subject_key
+                and noted.dataset = committed.dataset
+            order by noted.commit_seq desc
+            limit 1
+        ) as newest
+    offset 0
+) as seq
+cross join lateral (
+    select noted.committed_at
+    from disarray.subject_commit as noted
+    where
+        noted.subject_key = committed.subject_key
+        and noted.dataset = committed.dataset
+        and noted.commit_seq > seq.done
+    order by noted.commit_seq
+    limit 1
+) as oldest
+where committed.dataset in (
+    select split_part(needed.part, '.', 1)
+    from disarray.materialized_view as known
+    cross join lateral unnest(known.depends_on) as needed (part)
+    where known.name = p_name
+)
+$$;
+comment on function disarray.view_lag(text) is
+    'The commits of what a view depends on that it does not have in it, and the age of the oldest of them that is kept.';
 
 create function disarray.claim_view(p_instance_name text, p_incarnation bigint)
 returns table (name text, schema_name text, timeout_seconds integer, fence bigint)
@@ -395,6 +457,8 @@ returns table (
     refreshed_at timestamptz,
     commit_position bigint,
     is_stale boolean,
+    lag_commits bigint,
+    lag_seconds double precision,
     due_at timestamptz,
     failure_count integer,
     last_error text,
@@ -418,16 +482,22 @@ select
     known.applied_by,
     known.refreshed_at,
     known.commit_position,
-    view_is_stale(known.name),
+    stale.is_stale,
+    case when stale.is_stale then lag.commits else 0 end,
+    case when stale.is_stale then lag.seconds else 0 end,
     known.due_at,
     known.failure_count,
     known.last_error,
     known.last_error_at,
     case when known.lease_expires_at > clock() then known.instance_name end
 from materialized_view as known
+cross join lateral (select view_is_stale(known.name) as is_stale) as stale
+cross join lateral view_lag(known.name) as lag
 order by known.name
 $$;
-comment on function disarray.list_views() is 'The views that were applied, and where each stands.';
+comment on function disarray.list_views() is
+    'The views that were applied, and where each stands. lag_commits are those that a stale one does not have in it, lag_seconds the age of the '
+    'oldest of them.';
 
 create function disarray.list_view_refreshes(p_name text, p_limit integer default 20)
 returns table (refreshed_at timestamptz, commit_position bigint, seconds double precision, error text)
@@ -447,3 +517,176 @@ order by logged.refresh_id desc
 limit p_limit
 $$;
 comment on function disarray.list_view_refreshes(text, integer) is 'The last refreshes of a view, newest first.';
+
+create function disarray.grant_view_creation()
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    -- Two at once would change one row of the catalog. Refreshes go on meanwhile.
+    lock table materialized_view in share update exclusive mode;
+    grant create on schema telemetry to disarray_views;
+end
+$$;
+comment on function disarray.grant_view_creation() is
+    'Let disarray_views create in telemetry until revoke_view_creation, in one transaction: workers, who may become it, never can.';
+
+create function disarray.revoke_view_creation()
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    revoke create on schema telemetry from disarray_views;
+end
+$$;
+comment on function disarray.revoke_view_creation() is 'The end of grant_view_creation, in its transaction.';
+
+create function disarray.set_views_aside(p_relations text[])
+returns jsonb
+language plpgsql
+as $$
+declare
+    v_views jsonb;
+    v_view record;
+begin
+    with recursive dependent as (
+        select
+            relation.oid as relation,
+            0 as depth
+        from pg_catalog.pg_class as relation
+        where
+            relation.relnamespace = 'telemetry'::regnamespace
+            and relation.relname = any(p_relations)
+        union
+        select
+            rule.ev_class,
+            dependent.depth + 1
+        from dependent
+        inner join pg_catalog.pg_depend as link
+            on
+                link.refclassid = 'pg_catalog.pg_class'::regclass
+                and link.refobjid = dependent.relation
+                and link.classid = 'pg_catalog.pg_rewrite'::regclass
+        inner join pg_catalog.pg_rewrite as rule on link.objid = rule.oid
+        where rule.ev_class <> dependent.relation
+    ),
+
+    deepest as (
+        select
+            dependent.relation,
+            max(dependent.depth) as depth
+        from dependent
+        group by dependent.relation
+    )
+
+    select
+        jsonb_agg(
+            jsonb_build_object(
+                'name', known.name,
+                'schema_name', known.schema_name,
+                -- As the server has it: names are looked up anew, and it is one statement whatever somebody wrote.
+                'query', rtrim(pg_catalog.pg_get_viewdef(relation.oid), ';'),
+                'indexes', (
+                    select jsonb_agg(pg_catalog.pg_get_indexdef(index.indexrelid))
+                    from pg_catalog.pg_index as index
+                    where index.indrelid = relation.oid
+                )
+            )
+            order by deepest.depth, known.name
+        )
+    into v_views
+    from deepest
+    inner join pg_catalog.pg_class as relation on deepest.relation = relation.oid
+    inner join disarray.materialized_view as known
+        on
+            relation.relname = known.name
+            and relation.relnamespace = to_regnamespace(quote_ident(known.schema_name))
+    where
+        relation.relkind = 'm'
+        and relation.relowner = 'disarray_views'::regrole;
+    if v_views is null then
+        return null;
+    end if;
+    lock table disarray.materialized_view in share update exclusive mode;
+    -- Who refreshes one holds its row and then the view: in this order nobody waits in a circle.
+    perform
+    from disarray.materialized_view as known
+    where known.name in (select each.value ->> 'name' from jsonb_array_elements(v_views) as each (value))
+    order by known.name
+    for update;
+    for v_view in
+        select aside.name, aside.schema_name
+        from rows from (jsonb_to_recordset(v_views) as (name text, schema_name text)) with ordinality as aside (name, schema_name, place)
+        order by aside.place desc
+    loop
+        execute format('drop materialized view %I.%I', v_view.schema_name, v_view.name);
+    end loop;
+    return v_views;
+end
+$$;
+comment on function disarray.set_views_aside(text[]) is
+    'Drop the views of view apply that are built on what is about to be made anew; what make_views_anew needs to bring them back. '
+    'What users built on them is not dropped: that is an error.';
+
+create function disarray.make_views_anew(p_views jsonb)
+returns void
+language plpgsql
+as $$
+declare
+    v_view record;
+    v_index text;
+    v_error text;
+begin
+    if p_views is null then
+        return;
+    end if;
+    grant create on schema telemetry to disarray_views;
+    for v_view in
+        select aside.name, aside.schema_name, aside.query, aside.indexes
+        from rows from (
+            jsonb_to_recordset(p_views) as (name text, schema_name text, query text, indexes jsonb)
+        ) with ordinality as aside (name, schema_name, query, indexes, place)
+        order by aside.place
+    loop
+        v_error := null;
+        begin
+            -- Without data: nothing of the query is run here, with rights that are not its own.
+            execute format('create materialized view %I.%I as %s with no data', v_view.schema_name, v_view.name, v_view.query);
+            for v_index in select each.value from jsonb_array_elements_text(v_view.indexes) as each (value)
+            loop
+                execute v_index;
+            end loop;
+            execute format('comment on materialized view %I.%I is %L', v_view.schema_name, v_view.name, 'Made by disarray view apply.');
+            execute format(
+                'grant select on %I.%I to disarray_reader, disarray_operator, disarray_worker', v_view.schema_name, v_view.name
+            );
+            execute format('alter materialized view %I.%I owner to disarray_views', v_view.schema_name, v_view.name);
+        exception
+            -- Whatever is wrong with one view keeps neither a worker nor another view.
+            when others then
+                v_error := 'it was dropped because what it reads from changed, and cannot be made anew: ' || sqlerrm
+                    || '. Mend its file and run: disarray view apply ' || v_view.name;
+                insert into disarray.view_refresh (name, refreshed_at, seconds, error)
+                values (v_view.name, disarray.clock(), 0, left(v_error, 2000));
+        end;
+        update disarray.materialized_view as known
+        set
+            due_at = disarray.clock(),
+            failure_count = 0,
+            last_error = v_error,
+            last_error_at = case when v_error is not null then disarray.clock() end,
+            -- Whoever refreshes the former one is fenced.
+            instance_name = null,
+            incarnation = null,
+            lease_expires_at = null
+        where known.name = v_view.name;
+    end loop;
+    revoke create on schema telemetry from disarray_views;
+end
+$$;
+comment on function disarray.make_views_anew(jsonb) is
+    'Bring back, empty and due, what set_views_aside dropped. One that no longer fits stays away, and says why.';

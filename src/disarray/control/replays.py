@@ -1,0 +1,183 @@
+"""What a replay compares: subjects that have readings in a span, what is stored of them, and bases carried on."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from disarray.control.calls import call, fetch_dicts, fetch_records, fetch_value, find_record
+from disarray.control.definitions import metric_documents
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from disarray.control.connections import Connection
+    from disarray.model.description.dataset import Dataset
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedSubject:
+    """One dataset of one subject, and how many readings it has in the span."""
+
+    subject_key: str
+    dataset: str
+    readings: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayExtent:
+    """How much there is to compare; the last subject and dataset are None where there is nothing."""
+
+    subjects: int
+    readings: int
+    last_subject_key: str | None
+    last_dataset: str | None
+
+
+@dataclass(frozen=True)
+class FindingRecord:
+    """One finding of a replay, as a person sees it in a listing."""
+
+    chunk_no: int
+    kind: str
+    dataset: str
+    subject_key: str
+    segment_us: int | None
+    what: str
+    name: str
+    channel: str
+    stored: str | None
+    replayed: str | None
+
+
+def list_backfill_findings(connection: Connection, job_id: int, *, limit: int = 100) -> list[FindingRecord]:
+    """What a replay found, differences first."""
+    return fetch_records(
+        connection,
+        FindingRecord,
+        "select * from disarray.list_backfill_findings(%s, %s)",
+        (job_id, limit),
+    )
+
+
+def next_replayed_subject(
+    connection: Connection,
+    after: Sequence[str] | None,
+    *,
+    datasets: Sequence[str] | None,
+    subjects: Sequence[str] | None,
+    from_us: int,
+    to_us: int,
+) -> ReplayedSubject | None:
+    """The next subject and dataset behind a cursor that have readings in a span."""
+    return find_record(
+        connection,
+        ReplayedSubject,
+        "select * from disarray.next_replayed_subject(%s::text[], %s::text[], %s::text[], %s, %s)",
+        (after, _listed(datasets), _listed(subjects), from_us, to_us),
+    )
+
+
+def measure_replay(
+    connection: Connection,
+    *,
+    datasets: Sequence[str] | None,
+    subjects: Sequence[str] | None,
+    from_us: int,
+    to_us: int,
+) -> ReplayExtent:
+    """How much a replay of a span compares."""
+    [extent] = fetch_records(
+        connection,
+        ReplayExtent,
+        "select * from disarray.measure_replay(%s::text[], %s::text[], %s, %s)",
+        (_listed(datasets), _listed(subjects), from_us, to_us),
+    )
+    return extent
+
+
+def distrust_segments(
+    connection: Connection, dataset: str, subject_key: str, *, segments: Sequence[int]
+) -> int:
+    """Let the next scan of some segments put all of their numbers anew, whatever it finds; how many there are."""
+    return fetch_value(
+        connection,
+        int,
+        "select disarray.distrust_segments(%s, %s, %s::bigint[])",
+        (dataset, subject_key, list(segments)),
+    )
+
+
+def note_backfill_applied(
+    connection: Connection, job_id: int, *, files: int, rebuilds: int, reason: str, by: str
+) -> None:
+    """Write down that what a replay found was taken over."""
+    call(
+        connection,
+        "select disarray.note_backfill_applied(%s, %s, %s, %s, %s)",
+        (job_id, files, rebuilds, reason, by),
+    )
+
+
+def newest_commit_seq(connection: Connection, subject_key: str, dataset: str) -> int:
+    """The number of the newest commit that changed numbers here: the same twice means that nothing changed between."""
+    return fetch_value(connection, int, "select disarray.newest_commit_seq(%s, %s)", (subject_key, dataset))
+
+
+def load_span_summaries(
+    connection: Connection, dataset: str, subject_key: str, *, from_us: int, to_us: int
+) -> list[Row]:
+    """Summaries and bases of the segments that start in a span, both ends included."""
+    return fetch_dicts(
+        connection,
+        "select * from disarray.load_span_summaries(%s, %s, %s, %s)",
+        (dataset, subject_key, from_us, to_us),
+    )
+
+
+def load_last_summaries(
+    connection: Connection, dataset: str, subject_key: str, *, before_us: int
+) -> list[Row]:
+    """The last piece of each series before a point."""
+    return fetch_dicts(
+        connection,
+        "select * from disarray.load_last_summaries(%s, %s, %s)",
+        (dataset, subject_key, before_us),
+    )
+
+
+def load_span_rollup_parts(
+    connection: Connection, dataset: str, subject_key: str, *, from_us: int, to_us: int
+) -> list[Row]:
+    """What the segments that start in a span contribute to buckets."""
+    return fetch_dicts(
+        connection,
+        "select * from disarray.load_span_rollup_parts(%s, %s, %s, %s)",
+        (dataset, subject_key, from_us, to_us),
+    )
+
+
+def carry_bases(
+    connection: Connection, dataset: Dataset, pieces: Sequence[Row], *, frontier_us: int
+) -> list[Row]:
+    """The bases of pieces from a frontier on, by the arithmetic of a commit; those before it are carried on from.
+
+    Nothing of it is left in the database.
+    """
+    return fetch_dicts(
+        connection,
+        "select * from disarray.carry_bases(%s, %s::json, %s, %s::json)",
+        (
+            dataset.name,
+            json.dumps(metric_documents(dataset)),
+            frontier_us,
+            json.dumps(list(pieces), allow_nan=False),
+        ),
+    )
+
+
+def _listed(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)

@@ -1,0 +1,37 @@
+"""A large load of a destination as tasks of Spark."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from disarray.sinks import destination_pieces
+from tests.sinks.destination_plant import DestinationPlant
+from tests.sinks.test_destination_pieces import described
+from tests.worker.deliveries import deliveries
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import pytest
+
+    from disarray.engine.runner import Runner
+    from tests.databases import Databases
+
+
+def test_pieces_are_loaded_by_tasks_of_spark(
+    tmp_path: Path, dsn: str, databases: Databases, spark_runner: Runner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destination_pieces, "PIECE_READINGS", 5)
+    target = databases.create()
+    plant = DestinationPlant(tmp_path, dsn, description=described("upsert"), target_dsn=databases.dsn(target))
+    plant.loaders = plant.make_loaders(cut_readings=1, runner=spark_runner)
+    try:
+        first, *_ = deliveries(3)
+        plant.ingest(plant.write(first.name, first.text))
+        [report] = plant.load()
+        assert report.is_whole
+        assert report.rows_loaded > 5
+        assert plant.differences() == {}
+    finally:
+        plant.pool.close()
+        databases.discard(target)

@@ -1,0 +1,244 @@
+"""Targets that are not what they are believed to be: loaded by a history that is lost, dropped, or somebody else's."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import psycopg
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from disarray.control.destinations import decide_destination, list_destination_subjects, list_destinations
+from disarray.errors import DestinationMisfitError
+from disarray.sinks.destination_delta_log import trim_log
+from tests.reading_lines import HEADER
+from tests.sinks.destination_history import LINE
+from tests.sinks.destination_plant import DestinationPlant
+from tests.sinks.test_destination_faults import OTHER, SAME
+from tests.worker.deliveries import deliveries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.databases import Databases
+
+TARGETS = {
+    "same_upsert": SAME.format(name="a", load="upsert"),
+    "other_upsert": OTHER.format(name="b", load="upsert"),
+    "other_append": OTHER.format(name="c", load="append"),
+    "other_replace": OTHER.format(name="d", load="replace"),
+    "delta": 'delta = "published"',
+}
+QUARTER = 'rollup = "line.quarter"'
+
+
+def described(*names: str, what: str = QUARTER) -> str:
+    return LINE + "".join(
+        f'[[destination]]\nname = "{name}"\n{what}\n{TARGETS[name]}\n' for name in names or TARGETS
+    )
+
+
+@pytest.fixture
+def build(tmp_path: Path, dsn: str, target_dsn: str) -> Iterator[Callable[..., DestinationPlant]]:
+    built: list[DestinationPlant] = []
+
+    def make(description: str, *, database: str = dsn) -> DestinationPlant:
+        built.append(DestinationPlant(tmp_path, database, description=description, target_dsn=target_dsn))
+        return built[-1]
+
+    yield make
+    for plant in built:
+        plant.pool.close()
+
+
+def lines(seed: int) -> str:
+    return deliveries(seed)[0].text.removeprefix(HEADER)
+
+
+def take(plant: DestinationPlant, name: str, seed: int) -> None:
+    plant.ingest(plant.write(name, HEADER + lines(seed)))
+    plant.load()
+
+
+def republish(plant: DestinationPlant) -> None:
+    with plant.pool.connection() as connection:
+        for name in plant.loaders:
+            decide_destination(connection, name, "republished", reason="it is not right", by="ada")
+    plant.load()
+
+
+def test_a_database_from_a_backup_brings_its_targets_back_to_what_it_knows(
+    build: Callable[..., DestinationPlant], databases: Databases, dsn: str
+) -> None:
+    plant = build(described())
+    take(plant, "L1/1.csv", 1)
+    take(plant, "L2/1.csv", 2)
+    plant.pool.close()
+    backup = databases.create(template=str(psycopg.conninfo.conninfo_to_dict(dsn)["dbname"]))
+    lost = build(described())
+    for seed, subject in enumerate(["L1", "L1", "L2", "L3"], start=3):
+        take(lost, f"{subject}/{seed}.csv", seed)
+    assert lost.differences() == {}
+    lost.pool.close()
+    restored = build(described(), database=databases.dsn(backup))
+    assert set(restored.differences()) == set(TARGETS) - {"same_upsert"}
+    # A commit alone is enough for its subject: the target was last loaded by nobody that this database knows.
+    restored.ingest(restored.write("L1/again.csv", HEADER + lines(7)))
+    assert {report.is_whole for report in restored.load() if report.destination != "same_upsert"} == {True}
+    left = {subject for more, less in restored.differences().values() for subject, *_ in more | less}
+    assert left == {"L2", "L3"}
+    republish(restored)
+    assert restored.differences() == {}
+    # Commits that the lost history had numbers for are loaded as any other.
+    for number, seed in enumerate((8, 9)):
+        take(restored, f"L2/{number}.again.csv", seed)
+        assert restored.differences() == {}
+    assert not any(report.is_whole for report in restored.load())
+    databases.discard(backup)
+
+
+def test_what_a_target_has_under_commits_that_are_yet_to_come_is_put_right(
+    build: Callable[..., DestinationPlant], dsn: str, target_dsn: str
+) -> None:
+    plant = build(described("same_upsert", "other_upsert", "other_append"))
+    take(plant, "L1/1.csv", 1)
+    for database, table in (dsn, "a"), (target_dsn, "b"), (target_dsn, "c"):
+        with psycopg.connect(database, autocommit=True) as connection:
+            name = f"published.{table}"
+            connection.execute(f"update {name} set commit_seq = 1000, good = good + 1".encode())
+            # Of an instant, and of a subject, that nobody asks for.
+            others = "select 'L1', channel, 'infinity', bucket_end, label, good, total, 1000"
+            more = ", now(), false" if table == "c" else ""
+            for of in others, others.replace("L1", "L9"):
+                connection.execute(f"insert into {name} {of}{more} from {name} limit 1".encode())
+    if_loaded_by_us = "insert into published.disarray_position values (%s, 'L9', 1, 1, now())"
+    with psycopg.connect(target_dsn, autocommit=True) as connection:
+        for name in "other_upsert", "other_append":
+            connection.execute(if_loaded_by_us, (name,))
+    republish(plant)
+    assert plant.differences() == {}
+    take(plant, "L1/2.csv", 2)
+    assert plant.differences() == {}
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_target_that_was_dropped_and_is_made_anew_is_loaded_whole(
+    build: Callable[..., DestinationPlant], tmp_path: Path, name: str
+) -> None:
+    plant = build(described(name))
+    take(plant, "L1/1.csv", 1)
+    take(plant, "L2/1.csv", 2)
+    if name == "delta":
+        (tmp_path / "published").rename(tmp_path / "thrown_away")
+    else:
+        table = {"same_upsert": "a", "other_upsert": "b", "other_append": "c", "other_replace": "d"}[name]
+        with psycopg.connect(plant.dsn if table == "a" else plant.target_dsn, autocommit=True) as connection:
+            connection.execute(f"drop table published.{table} cascade".encode())
+    # One subject that is behind is enough to find out, in our own database about all of them.
+    subjects = ["L1"] if name == "same_upsert" else ["L1", "L2"]
+    for subject in subjects:
+        take(plant, f"{subject}/2.csv", 5)
+    assert plant.differences() == {}
+
+
+def test_a_refusal_by_the_target_is_told_of_and_the_next_attempt_loads_everything(
+    build: Callable[..., DestinationPlant], target_dsn: str
+) -> None:
+    plant = build(described("other_upsert"))
+    take(plant, "L1/1.csv", 1)
+    with psycopg.connect(target_dsn, autocommit=True) as connection:
+        connection.execute("update published.disarray_position set fence = fence + 86400000000")
+        connection.execute("update published.b set good = good + 1")
+    plant.ingest(plant.write("L1/2.csv", HEADER + lines(2)))
+    assert plant.load() == []
+    with plant.pool.connection() as connection:
+        [state] = list_destinations(connection)
+        [subject] = list_destination_subjects(connection, "other_upsert")
+    assert state.state == "failing"
+    assert state.subjects_failing == 1
+    assert "knows a later load of L1 than this one" in (subject.last_error or "")
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "other_upsert", "resumed", reason="the clock is right", by="ada")
+    [report] = plant.load()
+    assert report.is_whole
+    assert plant.differences() == {}
+    with plant.pool.connection() as connection:
+        assert [each.state for each in list_destinations(connection)] == ["current"]
+
+
+def test_a_table_of_this_database_whose_code_is_somebody_elses_is_not_loaded(
+    build: Callable[..., DestinationPlant], dsn: str
+) -> None:
+    plant = build(described("same_upsert"))
+    take(plant, "L1/1.csv", 1)
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop role if exists disarray_test_guest")
+        connection.execute("create role disarray_test_guest")
+        try:
+            connection.execute(
+                "create function published.note() returns trigger language plpgsql as 'begin return new; end'"
+            )
+            connection.execute(
+                "create trigger note before insert or update on published.a "
+                "for each row execute function published.note()"
+            )
+            take(plant, "L1/2.csv", 2)
+            assert plant.differences() == {}  # code of the worker's own role is run
+            connection.execute("alter function published.note() owner to disarray_test_guest")
+            plant.ingest(plant.write("L1/3.csv", HEADER + lines(3)))
+            with pytest.raises(
+                DestinationMisfitError, match=r"calls published.note\(\) of disarray_test_guest"
+            ):
+                plant.load()
+            connection.execute("drop function published.note() cascade")
+            connection.execute("alter table published.a owner to disarray_test_guest")
+            with pytest.raises(
+                DestinationMisfitError, match=r"published.a belongs to disarray_test_guest.*load it by url"
+            ):
+                plant.load()
+            connection.execute("alter table published.a owner to current_user")
+            plant.load()
+            assert plant.differences() == {}
+        finally:
+            connection.execute("drop owned by disarray_test_guest cascade")
+            connection.execute("drop role disarray_test_guest")
+
+
+def test_a_destination_that_is_pointed_at_another_dataset_has_nothing_of_the_former_one(
+    build: Callable[..., DestinationPlant],
+) -> None:
+    plant = build(described())
+    for number in range(3):
+        take(plant, f"L1/{number}.csv", number)
+    take(plant, "L2/0.csv", 4)
+    other = LINE.replace('name = "line"', 'name = "press"').replace(
+        'roots = ["inbox"]', 'roots = ["presses"]'
+    )
+    both = LINE + other + described(what='rollup = "press.quarter"').removeprefix(LINE)
+    plant.redefine(both)
+    plant.loaders = plant.make_loaders()
+    path = plant.root / "presses" / "L1" / "0.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text(HEADER + lines(6))
+    plant.ingest(path)
+    plant.load()
+    assert plant.differences() == {}
+
+
+def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_read(tmp_path: Path) -> None:
+    rows = pa.table({"number": [0]})
+    for number in range(12):
+        write_deltalake(tmp_path, rows.set_column(0, "number", [[number]]), mode="overwrite")
+        if number % 3 == 2:
+            DeltaTable(tmp_path).create_checkpoint()
+    assert trim_log(str(tmp_path), keep=4) > 0
+    assert DeltaTable(tmp_path).to_pyarrow_table().column("number").to_pylist() == [11]
+    for version in range(7, 12):
+        table = DeltaTable(tmp_path, version=version)
+        assert table.to_pyarrow_table().column("number").to_pylist() == [version]
+    left = sorted(path.name[:20] for path in (tmp_path / "_delta_log").glob("*.json"))
+    assert left[0] == f"{5:020d}"
+    write_deltalake(tmp_path, rows, mode="append")
+    assert trim_log(str(tmp_path), keep=100) == 0
