@@ -32,6 +32,7 @@ RUNS = (
     Run("replay", "--turns 3"),
     Run("inbox", "--events 50000 --turns 2"),
     Run("table_source", "--rows 500000"),
+    Run("backfill", "--rows 500000 --sized-rows 200000 --turns 1 --seconds 10"),
     Run("sinks", "--rows 2500000 --repairs 10 --commits 1000 --files 16 --seconds 3"),
     Run("agent_scan", "--files 20000"),
     Run("parse", "--megabytes 100 --large-megabytes 200"),

@@ -254,7 +254,7 @@ OPTIONS = (
     ),
     Option(
         "backfill.target_duration",
-        "150 ms",
+        "100 ms",
         "chunks grow and shrink until one takes so long: about as long as a row may be locked",
         Kind.LENGTH,
         own_variable="DISARRAY_BACKFILL_TARGET_DURATION",

@@ -101,6 +101,7 @@ POINTS = {
     "backfill.scanned": "a chunk is cut and waits; nobody has claimed it",
     "backfill.claimed": "a chunk is claimed, and the claim is committed; nothing is read",
     "backfill.read": "the rows of a chunk are read and computed; nothing is written",
+    "backfill.republished": "a subject of a chunk is loaded anew; the chunk is not ended",
     "backfill.reading_again": "in the transaction: rows that somebody changed meanwhile are about to be read again",
     "backfill.written": "in the transaction: the rows of a chunk are written; the chunk is not ended",
     "backfill.marked": "in another database: the rows and the mark of a chunk are committed; the chunk is not ended",

@@ -15,6 +15,7 @@ from disarray.backfill.serving_jobs import JobServer
 from disarray.backfill.starting import start_backfill
 from disarray.config import default_config
 from disarray.control import backfills, connections, instances
+from tests.sinks.conftest import target_dsn  # noqa: F401
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

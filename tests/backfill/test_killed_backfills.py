@@ -30,7 +30,8 @@ HERE = (
 )
 ELSEWHERE = ("backfill.marked",)
 CHANGED = ("backfill.reading_again",)
-BACKFILLS = (*HERE, *ELSEWHERE, *CHANGED)
+REPUBLISHED = ("backfill.republished",)  # test_republish.py
+BACKFILLS = (*HERE, *ELSEWHERE, *CHANGED, *REPUBLISHED)
 ONCE = {"backfill.verifying", "backfill.judged"}
 # The last hit of each process comes late enough that chunks are done, are at work and wait.
 QUICK = {"processing": {"max_concurrency": 1, "retry_policy": {"max_attempts": 9, "backoff": "0 s"}}}

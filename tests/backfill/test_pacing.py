@@ -62,9 +62,9 @@ def test_one_chunk_moves_the_size_by_one_step(durations: list[float], sizes: lis
     assert found == sizes
 
 
-def test_a_chunk_is_no_more_than_a_second_of_the_rate() -> None:
-    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=50) == 50
-    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=3) == 3
+def test_a_chunk_is_no_more_than_a_quarter_of_a_second_of_the_rate() -> None:
+    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=200) == 50
+    assert bounded_rows(5_000, processing=PROCESSING, rate_limit=3) == 1
     assert bounded_rows(1, processing=PROCESSING, rate_limit=None) == 10
 
 
@@ -78,14 +78,14 @@ def test_the_rate_holds_over_all_workers_together(
     shop: Shop, advance_clock: Callable[[timedelta], None], workers: int
 ) -> None:
     shop.connection.execute(
-        "insert into shop.orders (id, gross, tax) select n, 1, 1 from generate_series(1000, 5000) n"
+        "insert into shop.orders (id, gross, tax) select n, 1, 1 from generate_series(1000, 20000) n"
     )
     job_id = shop.start({"processing": {"rate_limit_per_second": 100, "max_concurrency": 9, "cut_ahead": 2}})
     served = [shop.worker(job_id, f"Worker{number}") for number in range(workers)]
     # The clock of the database stands still between our steps but for what it really takes.
     for _ in range(120):  # 30 seconds, a quarter at a time
         for worker in served:
-            while worker.step().wait_seconds == 0:
+            while (step := worker.step()).goes_on and step.wait_seconds == 0:
                 pass
         advance_clock(timedelta(seconds=0.25))
     job = shop.job(job_id)

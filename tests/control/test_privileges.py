@@ -326,6 +326,10 @@ list_source_loads             -      -         yes     yes       yes
 destination_follower          -      -         -       -         -
 register_destination          -      -         yes     -         -
 claim_destination             -      -         yes     -         -
+take_destination_turn         -      -         -       -         -
+claim_destination_subject     -      -         yes     -         -
+list_destination_stretch      -      -         yes     yes       -
+measure_destination           -      -         yes     yes       -
 assert_destination_held       -      -         -       -         -
 renew_destination             -      -         yes     -         -
 advance_destination           -      -         yes     -         -

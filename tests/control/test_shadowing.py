@@ -494,11 +494,19 @@ def everything_about_destinations(session: Connection) -> set[str]:
     destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
     assert destinations.list_destination_subjects(session, "copy")
+    size = destinations.measure_destination(session, "copy")
+    assert size.last_subject is not None
+    [last] = destinations.list_destination_stretch(session, "copy", after=None, to=None, limit=9)[-1:]
+    assert last.subject_key == size.last_subject
+    assert destinations.claim_destination_subject(
+        session, "copy", size.last_subject, holder, lease_seconds=60, definition={"table": "t"}
+    )
     assert destinations.forget_destination(session, "copy", **decision) > 0
     return {
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
         "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
+        "measure_destination", "list_destination_stretch", "claim_destination_subject",
     }  # fmt: skip
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import psycopg
 import pytest
 
+from disarray.backfill.job_file import parse_spec
+from disarray.config import default_config
 from tests.cli.conftest import report
 from tests.docs.transcripts import check_page
 from tests.plant import Plant
@@ -26,8 +29,10 @@ def test_every_command_of_the_page_prints_what_it_shows(
     tmp_path: Path, dsn: str, in_process: dict[str, str]
 ) -> None:
     text = PAGE.read_text("utf-8")
-    block, *_ = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    block, *others = re.findall(r"^```toml\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "fill_net.toml").write_text(block)
+    for other in others:
+        parse_spec(tomllib.loads(other), shown="docs/backfill.md", config=default_config())
     with psycopg.connect(dsn) as connection:
         connection.execute(ORDERS)
     plant = Plant(tmp_path, dsn, description=DATASET)

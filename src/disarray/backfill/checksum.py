@@ -86,9 +86,18 @@ def rows_checksum(rows: Iterable[Sequence[str | None]]) -> str:
     return shown_checksum(sum(map(row_hash, rows)))
 
 
-def checksum_of_words(words: Sequence[int | Decimal | None]) -> str:
-    """The checksum from four sums, of each 32-bit word of the hashes from the highest on: what SQL gives."""
-    return shown_checksum(sum(int(word or 0) << (32 * (3 - index)) for index, word in enumerate(words)))
+def checksum_of_halves(high: int | Decimal | None, low: int | Decimal | None, negative_lows: int) -> str:
+    """The checksum from sums of the two halves of the hashes as signed 64-bit numbers: what SQL gives.
+
+    A half of 2^63 or more counts 2^64 too little there. Of high halves that is 0 modulo 2^128; of low halves it is put
+    back by how many there were.
+    """
+    return shown_checksum((int(high or 0) << 64) + int(low or 0) + (negative_lows << 64))
+
+
+def add_checksums(checksums: Iterable[str]) -> str:
+    """The checksum of all the rows behind some checksums."""
+    return shown_checksum(sum(int(each, 16) for each in checksums))
 
 
 def shown_checksum(total: int) -> str:

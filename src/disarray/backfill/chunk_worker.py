@@ -14,9 +14,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, assert_never
 
 from disarray.backfill.health import Strain, hold_of
-from disarray.backfill.lease_keeper import kept_lease
 from disarray.backfill.pacing import Pace, next_pace, retry_delay
-from disarray.backfill.user_database.session import load_strain
+from disarray.backfill.user_database.session import load_strain, make_durable
 from disarray.backfill.verification import judge_job
 from disarray.control import backfill_chunks, backfills
 from disarray.control.backfill_chunks import ChunkResult, ClaimOutcome, FailureLimits, HeldChunk
@@ -33,9 +32,6 @@ from disarray.errors import (
 from disarray.failpoints import failpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from contextlib import AbstractContextManager
-
     from disarray.backfill.health import Hold
     from disarray.backfill.job_session import JobSession
     from disarray.control.backfill_chunks import ChunkClaim
@@ -121,12 +117,14 @@ class ChunkWorker:
             )
 
         try:
-            with self._kept(renew):
+            with self._session.keeper.keeping(renew):
                 verdict, details = judge_job(self._session)
             failpoint("backfill.judged", control)
-            backfills.record_backfill_verdict(
-                control, job_id, self._holder, fence=fence, verdict=verdict, details=details
-            )
+            with transaction(control):
+                make_durable(control)
+                backfills.record_backfill_verdict(
+                    control, job_id, self._holder, fence=fence, verdict=verdict, details=details
+                )
         except LeaseLostError as error:
             log.warning("%s", error)
             return False
@@ -183,7 +181,7 @@ class ChunkWorker:
             backfill_chunks.renew_backfill_chunk(connection, chunk, lease_seconds=self._lease_seconds)
 
         try:
-            with self._kept(renew):
+            with self._session.keeper.keeping(renew):
                 known = self._session.kind.read(self._session.target, chunk)
                 failpoint("backfill.read", self._session.target)
                 if self._session.marks is None:
@@ -207,9 +205,6 @@ class ChunkWorker:
             backfills.stop_backfill(self._session.control, self._session.job_id, str(error))
         except Exception as error:
             self._fail(chunk, str(error) or type(error).__name__, is_to_blame=True)
-
-    def _kept(self, renew: Callable[[Connection], None]) -> AbstractContextManager[None]:
-        return kept_lease(self._session.dsn, renew, lease_seconds=self._lease_seconds)
 
     def _shorten(self, chunk: HeldChunk, error: str) -> None:
         """Cut a chunk that takes longer than the server lets it; one that cannot be cut is to blame itself.
@@ -238,6 +233,7 @@ class ChunkWorker:
         connection = self._session.control
         began = time.monotonic()
         with transaction(connection):
+            make_durable(connection)
             backfill_chunks.hold_backfill_chunk(connection, chunk)
             result = self._session.kind.write(connection, chunk, known)
             failpoint("backfill.written", connection)

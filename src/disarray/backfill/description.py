@@ -22,6 +22,7 @@ class KindName(StrEnum):
     """What a backfill does; whoever looks at a kind closes its dispatch with `assert_never`."""
 
     UPDATE = "update"  # columns of a user's own table are set
+    REPUBLISH = "republish"  # a destination is loaded anew
     REBUILD = "rebuild"  # subjects are moved to the definition in force, one after the other
     REPLAY = "replay"  # subjects are made once more from their files, and compared with what is stored
 
@@ -73,7 +74,7 @@ class Processing:
     max_concurrency: int = 2
     rate_limit: float | None = None  # rows a second, over all workers
     retry: RetryPolicy = field(default_factory=RetryPolicy)
-    target_seconds: float = 0.15
+    target_seconds: float = 0.1
     min_rows: int = 10
     max_rows: int = 50_000
     cut_ahead: int = 8
@@ -256,8 +257,47 @@ class RebuildSpec(JobSpec):
         return "each subject made once more from its files, to the bit"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepublishSpec(JobSpec):
+    """All subjects of a destination are loaded anew; a row is a subject."""
+
+    kind: ClassVar = KindName.REPUBLISH
+
+    destination: str
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return f"destination {self.destination}"
+
+    @property
+    def url(self) -> Secret | None:
+        """It begins in the database of disarray; where the target is, the destination says."""
+        return None
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        return f"loads destination {self.destination} anew, subject by subject"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "count and checksum of the rows of each subject, in the target and as they are answered here"
+
+    @property
+    def first_rows(self) -> int:
+        """The size of the first chunk."""
+        return 1
+
+    @property
+    def allows_changes(self) -> bool:
+        """What was committed since is loaded by the destination itself, and keeps nothing from being verified."""
+        return False
+
+
 # One member for each kind.
-BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec
+BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec | RepublishSpec
 
 
 def document_of_spec(spec: BackfillSpec) -> dict[str, Any]:
@@ -283,6 +323,8 @@ def spec_of_document(kind: str, document: Mapping[str, Any]) -> BackfillSpec:
     match name:
         case KindName.UPDATE:
             return _update_of_document(document, common)
+        case KindName.REPUBLISH:
+            return RepublishSpec(destination=document["destination"], **common)
         case KindName.REBUILD:
             rebuild = dict(document["rebuild"])
             subjects = rebuild["subjects"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, assert_never
 
 from disarray.backfill.description import (
@@ -15,6 +16,7 @@ from disarray.backfill.description import (
     RebuildSpec,
     Replay,
     ReplaySpec,
+    RepublishSpec,
     RetryPolicy,
     Secret,
     Source,
@@ -48,6 +50,25 @@ if TYPE_CHECKING:
 _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """The rows of a chunk: of the smallest and the largest where nobody says, and at most."""
+
+    smallest: int
+    largest: int
+    at_most: int
+
+
+_SIZES = {
+    KindName.UPDATE: Sizes(10, 50_000, LARGEST_CHUNK),
+    # A chunk is a subject: what counts as rows are its readings.
+    KindName.REPLAY: Sizes(10, 50_000, LARGEST_CHUNK),
+    KindName.REBUILD: Sizes(10, 50_000, LARGEST_CHUNK),
+    # Subjects: what was loaded of each is kept with the chunk.
+    KindName.REPUBLISH: Sizes(1, 100, 500),
+}
+
+
 def read_spec(file: Path, config: Config) -> BackfillSpec:
     """The description in a file; what it leaves out is as `[backfill]` of the configuration says."""
     try:
@@ -67,7 +88,7 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
     kind = KindName(root.optional("kind", one_of(*KindName), KindName.UPDATE))
     common: dict[str, Any] = {
         "name": job_name,
-        "processing": _processing(root.table("processing", "processing"), config),
+        "processing": _processing(root.table("processing", "processing"), config, _SIZES[kind]),
         "health": _health(root.table("health", "health"), config),
         "alert_threshold": _closed(
             root.table("monitoring", "monitoring"), "alert_threshold", number(at_least=0, at_most=1), 0.01
@@ -82,6 +103,8 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
                 verification=_verification(root.table("verification", "verification")),
                 **common,
             )
+        case KindName.REPUBLISH:
+            spec = RepublishSpec(destination=_republish(root.table("republish", "republish")), **common)
         case KindName.REBUILD:
             root.refuse("kind", "a rebuild is started by: disarray rebuild --as-job")
             spec = RebuildSpec(rebuild=Rebuild(), **common)
@@ -148,7 +171,13 @@ def _replay(table: Table) -> Replay:
     return found
 
 
-def _processing(table: Table, config: Config) -> Processing:
+def _republish(table: Table) -> str:
+    destination = table.required("destination", name, "unnamed")
+    table.close()
+    return destination
+
+
+def _processing(table: Table, config: Config, sizes: Sizes) -> Processing:
     retry = table.table("retry_policy", "retry_policy")
     policy = RetryPolicy(
         max_attempts=retry.optional("max_attempts", integer(at_least=1, at_most=100), 5),
@@ -170,8 +199,8 @@ def _processing(table: Table, config: Config) -> Processing:
             _seconds(at_least=MILLISECOND, at_most=60 * SECOND),
             config.length_us("backfill.target_duration") / SECOND,
         ),
-        min_rows=table.optional("min_batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 10),
-        max_rows=table.optional("max_batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 50_000),
+        min_rows=table.optional("min_batch_size", integer(at_least=1, at_most=sizes.at_most), sizes.smallest),
+        max_rows=table.optional("max_batch_size", integer(at_least=1, at_most=sizes.at_most), sizes.largest),
         cut_ahead=table.optional("cut_ahead", integer(at_least=1, at_most=10_000), 8),
         lock_seconds=table.optional("lock_timeout", _seconds(at_least=MILLISECOND, at_most=60 * SECOND), 0.5),
         max_error_rate=table.optional("max_error_rate", number(at_least=0, at_most=1), 0.1),

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import RebuildSpec, ReplaySpec, UpdateSpec, spec_of_document
+from disarray.backfill.description import (
+    RebuildSpec,
+    ReplaySpec,
+    RepublishSpec,
+    UpdateSpec,
+    spec_of_document,
+)
+from disarray.backfill.lease_keeper import open_keeper
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
-from disarray.backfill.user_database.session import prepare_session
+from disarray.backfill.user_database.session import defer_durability, prepare_session
 from disarray.control.connections import SessionLimits, connect
 from disarray.errors import ConfigError
 
@@ -22,6 +29,7 @@ if TYPE_CHECKING:
 
     from disarray.backfill.description import BackfillSpec, Secret
     from disarray.backfill.kind import BackfillKind, KindOpener
+    from disarray.backfill.lease_keeper import LeaseKeeper
     from disarray.control.connections import Connection
 
 
@@ -29,13 +37,13 @@ if TYPE_CHECKING:
 class JobSession:
     """One job, seen from one thread: `control` and `target` are one connection where the table is in our database."""
 
-    dsn: str  # of disarray's own database
     job_id: int
     spec: BackfillSpec
     kind: BackfillKind
     control: Connection
     target: Connection
     marks: Marks | None
+    keeper: LeaseKeeper
 
     @property
     def is_one_database(self) -> bool:
@@ -59,19 +67,22 @@ def open_job(
     with (
         open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target),
         open_kind(target, spec) as opened,
+        open_keeper(dsn, lease_seconds=lease_seconds) as keeper,
     ):
         marks = None
+        if control is target:
+            defer_durability(control)
         if control is not target and isinstance(opened, UpdateKind):
             marks = Marks(opened.table.layout.schema, job_key)
             marks.prepare(target, create=opened.spec.update.create)
         yield JobSession(
-            dsn=dsn,
             job_id=job_id,
             spec=spec,
             kind=opened,
             control=control,
             target=target,
             marks=marks,
+            keeper=keeper,
         )
 
 
@@ -81,6 +92,11 @@ def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[Bac
     match spec:
         case UpdateSpec():
             yield open_update(connection, spec)
+        case RepublishSpec():
+            raise ConfigError(
+                f"backfill '{spec.name}' loads {spec.target}, for which this process lacks the project. Nothing was "
+                "changed; a worker goes on with it"
+            )
         case ReplaySpec() | RebuildSpec():
             raise ConfigError(
                 f"backfill '{spec.name}' is a {spec.kind}: it needs Spark and the lake, and compares while it runs. "

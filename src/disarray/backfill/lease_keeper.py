@@ -1,10 +1,10 @@
-"""A lease kept while somebody works on what it covers, by a thread and a connection of its own."""
+"""Leases kept while somebody works on what they cover, by a thread and a connection of its own."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from disarray.control.connections import SessionLimits, connect
@@ -15,42 +15,78 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
 
+    Renew = Callable[[Connection], None]
+
 log = logging.getLogger(__name__)
 
 # Two renewals may fail before the lease ends.
 _RENEWALS_IN_A_LEASE = 3
 
 
-@contextmanager
-def kept_lease(dsn: str, renew: Callable[[Connection], None], *, lease_seconds: int) -> Iterator[None]:
-    """Renew a lease again and again until the work is over; work that is over sooner costs no connection.
+class LeaseKeeper:
+    """Renews the lease of what one thread holds; whatever is over sooner than that costs nothing."""
 
-    A process that freezes renews nothing. Lost or unreachable, the end of the work finds out.
-    """
-    is_over = threading.Event()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._renew: Renew | None = None
 
-    def keep() -> None:
+    @contextmanager
+    def keeping(self, renew: Renew) -> Iterator[None]:
+        """Renew a lease again and again until the work is over.
+
+        A process that freezes renews nothing. Lost or unreachable, the end of the work finds out.
+        """
+        self._renew = renew
+        try:
+            yield
+        finally:
+            # Not while it is being renewed: what is over is given to nobody else meanwhile.
+            with self._lock:
+                self._renew = None
+
+    def run(self, dsn: str, is_over: threading.Event, *, lease_seconds: int) -> None:
+        """Renew what is held, every third of a lease, until it is over."""
         pause = lease_seconds / _RENEWALS_IN_A_LEASE
+        limits = SessionLimits.for_lease(lease_seconds)
         while not is_over.wait(pause):
             try:
-                with connect(
-                    dsn,
-                    limits=SessionLimits.for_lease(lease_seconds),
-                    application_name="disarray backfill lease",
-                ) as connection:
-                    renew(connection)
-                    while not is_over.wait(pause):
-                        renew(connection)
-            except LeaseLostError as error:
-                log.warning("%s", error)
-                return
+                with ExitStack() as stack:
+                    connection: Connection | None = None
+                    while not is_over.is_set():
+                        if self._renew is not None and connection is None:
+                            connection = stack.enter_context(
+                                connect(dsn, limits=limits, application_name="disarray backfill lease")
+                            )
+                        if connection is not None:
+                            self._renew_on(connection)
+                        is_over.wait(pause)
             except ControlError as error:
                 log.warning("a lease could not be renewed, and is tried again: %s", error)
 
-    thread = threading.Thread(target=keep, name="backfill lease", daemon=True)
+    def _renew_on(self, connection: Connection) -> None:
+        with self._lock:
+            try:
+                if self._renew is not None:
+                    self._renew(connection)
+            except LeaseLostError as error:
+                log.warning("%s", error)
+                self._renew = None
+
+
+@contextmanager
+def open_keeper(dsn: str, *, lease_seconds: int) -> Iterator[LeaseKeeper]:
+    """A keeper whose thread ends with the block."""
+    keeper, is_over = LeaseKeeper(), threading.Event()
+    thread = threading.Thread(
+        target=keeper.run,
+        args=(dsn, is_over),
+        kwargs={"lease_seconds": lease_seconds},
+        name="backfill leases",
+        daemon=True,
+    )
     thread.start()
     try:
-        yield
+        yield keeper
     finally:
         is_over.set()
         thread.join()

@@ -15,6 +15,8 @@ _WEIGHT = 0.3
 _LARGEST_STEP = 1.5
 _SMALLEST_STEP = 0.6
 _LONGEST_DELAY_SECONDS = 86_400.0
+# Under a rate limit; fewer and larger ones would make it go by jerks.
+_CHUNKS_A_SECOND = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ def next_pace(
     """The pace after a chunk of so many rows that took so long.
 
     The size moves towards what takes `target_seconds`, by at most one step a chunk and within the bounds. A chunk is
-    never more than a second of the rate limit, so that a slow job goes on evenly.
+    never more than a quarter of a second of the rate limit, so that a slow job goes on evenly.
     """
     if rows <= 0:
         return pace
@@ -46,7 +48,7 @@ def bounded_rows(rows: float, *, processing: Processing, rate_limit: float | Non
     """A size within the bounds of the job."""
     most = processing.max_rows
     if rate_limit is not None:
-        most = min(most, max(1, math.ceil(rate_limit)))
+        most = min(most, max(1, math.ceil(rate_limit / _CHUNKS_A_SECOND)))
     return int(min(max(round(rows), min(processing.min_rows, most)), most))
 
 

@@ -7,7 +7,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import RebuildSpec, ReplaySpec, UpdateSpec, document_of_spec
+from disarray.backfill.description import (
+    RebuildSpec,
+    ReplaySpec,
+    RepublishSpec,
+    UpdateSpec,
+    document_of_spec,
+)
 from disarray.backfill.job_session import open_connections, open_in_database
 from disarray.backfill.pacing import bounded_rows
 from disarray.backfill.user_database.row_check import with_derived_check
@@ -110,7 +116,7 @@ def _settled(target: Connection, spec: BackfillSpec) -> BackfillSpec:
     match spec:
         case UpdateSpec():
             return with_derived_check(target, spec)
-        case ReplaySpec() | RebuildSpec():
+        case ReplaySpec() | RebuildSpec() | RepublishSpec():
             return spec
         case _:
             assert_never(spec)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.backfill.description import RebuildSpec, ReplaySpec, UpdateSpec
+from disarray.backfill.description import RebuildSpec, ReplaySpec, RepublishSpec, UpdateSpec
 from disarray.backfill.job_session import open_in_database
 from disarray.backfill.rebuild import open_rebuild
 from disarray.backfill.replay import open_replay
@@ -29,7 +29,7 @@ def subject_kinds(means: ReplayMeans) -> KindOpener:
                 yield open_replay(spec, means)
             case RebuildSpec():
                 yield open_rebuild(spec, means)
-            case UpdateSpec():
+            case UpdateSpec() | RepublishSpec():
                 with open_in_database(connection, spec) as kind:
                     yield kind
             case _:

@@ -95,7 +95,8 @@ class UpdateKind:
             rows_read_again=read_again,
             rows_after=measured.rows,
             checksum=measured.checksum,
-            written_xid=self.table.transaction_id(connection),
+            # Only the sample of a plan may have written nothing.
+            written_xid=measured.own_xid or measured.oldest_xid,
             oldest_xid=measured.oldest_xid,
         )
 

@@ -68,6 +68,29 @@ class LoadTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SubjectPosition:
+    """How far one subject of a destination has come, in few words."""
+
+    subject_key: str
+    commit_seq: int
+    newest_seq: int
+    is_whole_due: bool
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the target has all that there is."""
+        return not self.is_whole_due and self.commit_seq >= self.newest_seq
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationSize:
+    """How many subjects a destination has, and the last by name; None of none."""
+
+    subjects: int
+    last_subject: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationState:
     """A destination as it stands: `state` is paused, failing, behind or current."""
 
@@ -156,8 +179,36 @@ def claim_destination(
             None if definition is None else json.dumps(definition),
         ),
     )
-    if claimed is None:
-        return None
+    return None if claimed is None else _turn(destination, holder, claimed)
+
+
+def claim_destination_subject(
+    connection: Connection,
+    destination: str,
+    subject_key: str,
+    holder: Holder,
+    *,
+    lease_seconds: int,
+    definition: Mapping[str, object],
+) -> LoadTurn | None:
+    """Take the turn to load all of one subject anew; None where another loads it now."""
+    claimed = find_record(
+        connection,
+        _Claimed,
+        "select * from disarray.claim_destination_subject(%s, %s, %s, %s, %s, %s::jsonb)",
+        (
+            destination,
+            subject_key,
+            holder.instance_name,
+            holder.incarnation,
+            lease_seconds,
+            json.dumps(definition),
+        ),
+    )
+    return None if claimed is None else _turn(destination, holder, claimed)
+
+
+def _turn(destination: str, holder: Holder, claimed: _Claimed) -> LoadTurn:
     return LoadTurn(
         destination=destination,
         subject_key=claimed.subject_key,
@@ -258,6 +309,26 @@ def list_destination_subjects(
         "select * from disarray.list_destination_subjects(%s, %s, %s::text[])",
         (destination, limit, after),
     )
+
+
+def list_destination_stretch(
+    connection: Connection, destination: str, *, after: str | None, to: str | None, limit: int
+) -> list[SubjectPosition]:
+    """The subjects of a destination behind one, up to and with another, by name."""
+    return fetch_records(
+        connection,
+        SubjectPosition,
+        "select * from disarray.list_destination_stretch(%s, %s, %s, %s)",
+        (destination, after, to, limit),
+    )
+
+
+def measure_destination(connection: Connection, destination: str) -> DestinationSize:
+    """How many subjects a destination has."""
+    [size] = fetch_records(
+        connection, DestinationSize, "select * from disarray.measure_destination(%s)", (destination,)
+    )
+    return size
 
 
 def decide_destination(

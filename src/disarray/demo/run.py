@@ -274,7 +274,8 @@ def _check(config: Config, place: Workplace) -> str:
     from disarray.queries.backfills import show_backfill
     from disarray.worker.process.backfill_kinds import WorkerKinds
 
-    dsn, kinds = database_dsn(config), WorkerKinds(place)
+    dsn = database_dsn(config)
+    kinds = WorkerKinds(place, dsn)
     with place.pool.connection() as connection:
         spec = check_spec(
             connection, config, place.datasets, last=None, datasets=None, subjects=None, allow_vanished=False

@@ -144,6 +144,14 @@ class DeltaLoader:
             advance(connection, loaded)
         return loaded
 
+    def rows_of(self, subject_key: str, changes: Changes) -> pa.Table:
+        """What the table has of a subject in some spans, in our columns."""
+        from deltalake import DeltaTable
+
+        with self._errors():
+            rows = self._rows_of(DeltaTable(self.path), subject_key, changes, self.schema)
+            return rows.select(self.shape.loaded.names)
+
     def vacuum(self) -> int:
         """Merge small files of each month, and delete files that no version of the last week names; how many."""
         from deltalake import DeltaTable
@@ -242,14 +250,20 @@ class DeltaLoader:
         """What the table has where readings are no longer kept: nobody could put it back."""
         if not rows.kept:
             return []
-        has = table.to_pyarrow_table(
-            filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", turn.subject_key)],
-            columns=schema.names,
-        ).cast(schema)
+        has = self._rows_of(table, turn.subject_key, rows.changes, schema)
         spans = Changes(merged(rows.kept))
         instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
-        is_kept = [spans.contains(at_us) and rows.changes.contains(at_us) for at_us in instants]
-        return [has.filter(pa.array(is_kept, pa.bool_()))]
+        return [has.filter(pa.array([spans.contains(at_us) for at_us in instants], pa.bool_()))]
+
+    def _rows_of(self, table: DeltaTable, subject_key: str, changes: Changes, schema: pa.Schema) -> pa.Table:
+        has = table.to_pyarrow_table(
+            filters=[(DATASET, "=", self.destination.dataset.name), (SUBJECT, "=", subject_key)],
+            columns=schema.names,
+        ).cast(schema)
+        if changes.is_whole:
+            return has
+        instants = has.column(self.shape.time).cast(pa.int64()).to_pylist()
+        return has.filter(pa.array([changes.contains(at_us) for at_us in instants], pa.bool_()))
 
     @contextmanager
     def _errors(self) -> Iterator[None]:

@@ -18,6 +18,7 @@ from disarray.control import destinations, subject_commits
 from disarray.errors import (
     CommitsDroppedError,
     ControlError,
+    DatabaseBusyError,
     DatabaseUnavailableError,
     DefinitionChangedError,
     DestinationConflictError,
@@ -109,7 +110,7 @@ class DestinationLoader:
         if turn is None:
             return
         try:
-            with self._noted_errors(), self._opened() as target:
+            with self._noted_errors(), self.open_checked() as target:
                 while turn is not None:
                     if turn.is_sweep_due:
                         self._sweep(target, turn)
@@ -123,9 +124,39 @@ class DestinationLoader:
                     self._give_back(turn, timedelta(0))
             raise
 
+    def load_whole(self, subject_key: str) -> LoadReport:
+        """Load all of one subject anew, whether it is behind or not; whatever keeps it from that is raised."""
+        began = time.monotonic()
+        with self.pool.connection() as connection:
+            turn = destinations.claim_destination_subject(
+                connection,
+                self.destination.name,
+                subject_key,
+                self.holder,
+                lease_seconds=self.settings.lease_seconds,
+                definition=definition_of(self.destination, shape_of(self.destination)),
+            )
+        if turn is None:
+            raise DatabaseBusyError(
+                f"{subject_key} of destination {self.destination.name} is being loaded by another. It is tried again"
+            )
+        try:
+            with self.open_checked() as target, self._kept_lease(turn):
+                loaded = self._load(target, turn, WHOLE, began)
+        except TargetFencedError as error:
+            self._fail(turn, error, target_fence=error.target_fence)
+            raise DatabaseBusyError(str(error)) from error
+        except LeaseLostError:
+            raise
+        except Exception:
+            with suppress(ControlError):
+                self._give_back(turn, _SOON)
+            raise
+        return _report(turn, WHOLE, loaded, seconds=time.monotonic() - began)
+
     def vacuum(self) -> int:
         """Clear the target of what nobody asks for any more; how many rows or files."""
-        with self._noted_errors(), self._opened() as target:
+        with self._noted_errors(), self.open_checked() as target:
             return target.vacuum()
 
     def _claim(self) -> LoadTurn | None:
@@ -142,7 +173,8 @@ class DestinationLoader:
         return turn
 
     @contextmanager
-    def _opened(self) -> Iterator[OpenTarget]:
+    def open_checked(self) -> Iterator[OpenTarget]:
+        """The target, checked: it fits, or `DestinationError`."""
         lease_seconds = self.settings.lease_seconds
         cutting = None
         if self.runner is not None:
@@ -195,15 +227,7 @@ class DestinationLoader:
             # One subject is to blame, or nobody knows who: the others are loaded.
             self._fail(turn, error)
             return None
-        return LoadReport(
-            destination=self.destination.name,
-            subject_key=turn.subject_key,
-            commits=turn.newest_seq - turn.commit_seq,
-            is_whole=changes.is_whole or loaded.is_whole,
-            rows_loaded=loaded.rows_loaded,
-            rows_deleted=loaded.rows_deleted,
-            seconds=time.monotonic() - began,
-        )
+        return _report(turn, changes, loaded, seconds=time.monotonic() - began)
 
     def _changes(self, turn: LoadTurn) -> Changes:
         if turn.is_whole_due or turn.newest_seq - turn.commit_seq > _MOST_COMMITS:
@@ -306,3 +330,15 @@ class DestinationLoader:
         is_ours = isinstance(error, DestinationError | TargetFencedError)
         message = str(error) if is_ours else f"{type(error).__name__}: {error}"
         self._give_back(turn, timedelta(seconds=delay), message, target_fence)
+
+
+def _report(turn: LoadTurn, changes: Changes, loaded: Loaded, *, seconds: float) -> LoadReport:
+    return LoadReport(
+        destination=turn.destination,
+        subject_key=turn.subject_key,
+        commits=turn.newest_seq - turn.commit_seq,
+        is_whole=changes.is_whole or loaded.is_whole,
+        rows_loaded=loaded.rows_loaded,
+        rows_deleted=loaded.rows_deleted,
+        seconds=seconds,
+    )

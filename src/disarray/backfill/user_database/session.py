@@ -103,6 +103,22 @@ def prepare_session(connection: Connection) -> None:
         connection.execute(SESSION.encode())
 
 
+def defer_durability(connection: Connection) -> None:
+    """Let commits of this session return before they are on disk, but for transactions that ask for it.
+
+    What was cut or claimed and is lost with the server was never done either: it stands before the end of the chunk in
+    the same log, so that whatever ended there is there as well. Not where the effect is in another database.
+    """
+    with user_errors("the session"):
+        connection.execute("set synchronous_commit = off")
+
+
+def make_durable(connection: Connection) -> None:
+    """In this transaction, commit as the server, the database and the role say."""
+    with user_errors("the session"):
+        connection.execute("set local synchronous_commit to default")
+
+
 def load_strain(connection: Connection) -> tuple[int, float | None]:
     """How many sessions wait for a lock on the user's server, and how far its slowest replica is behind, in seconds."""
     with user_errors("the state of the server"):

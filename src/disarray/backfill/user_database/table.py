@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from disarray.backfill.checksum import checksum_of_words
+from disarray.backfill.checksum import checksum_of_halves
 from disarray.backfill.kind import Cut
 from disarray.backfill.user_database.fragments import (
     array_of,
     hash_of,
-    hash_words,
     key_arrays,
     listed,
     listed_as_texts,
+    measure_of,
     own_sql,
     readable,
     type_of,
@@ -46,6 +46,7 @@ class Measured:
     rows: int
     checksum: str
     oldest_xid: str = field(compare=False)  # of the transactions that were under way: none of theirs is in it
+    own_xid: str | None = field(compare=False)  # in which it was measured, where that had written
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,18 +220,9 @@ class UserTable:
     def measure(self, connection: Connection, stretch: Stretch) -> Measured:
         """How many rows a stretch has, their checksum, and who was under way when they were looked at."""
         hashed = [*self.cursor, *self.set_columns]
-        statement = sql.SQL(
-            "select pg_snapshot_xmin(pg_current_snapshot())::xid::text, count(*), {words} "
-            "from (select {hash} as hash from (select {texts} from {table} where {span}) as texts) as hashed"
-        ).format(
-            words=hash_words(),
-            hash=hash_of(len(hashed)),
-            texts=listed_as_texts(hashed),
-            table=self._table,
-            span=self._span(stretch),
-        )
-        oldest_xid, count, *words = self._row(connection, statement)
-        return Measured(count, checksum_of_words(words), oldest_xid)
+        rows = sql.SQL("select {} from {} where {}").format(listed(hashed), self._table, self._span(stretch))
+        oldest_xid, own_xid, count, *sums = self._row(connection, measure_of(rows, hashed))
+        return Measured(count, checksum_of_halves(*sums), oldest_xid, own_xid)
 
     def changed_since(
         self, connection: Connection, stretch: Stretch, *, own_xid: str, oldest_xid: str
@@ -263,10 +255,6 @@ class UserTable:
                 "needed. Nothing was changed"
             )
         return rows[0][0]
-
-    def transaction_id(self, connection: Connection) -> str:
-        """The transaction in which this is asked, as rows that it writes name it."""
-        return str(self._row(connection, sql.SQL("select pg_current_xact_id()::xid::text"))[0])
 
     def limit_lock_waits(self, connection: Connection) -> None:
         """In this transaction wait for no lock longer than the job says: who was there first goes first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -226,7 +227,7 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.chunk_worker import ChunkWorker
         from disarray.backfill.job_session import open_in_database, open_job
-    from disarray.cli.support.backfill_work import instance_of, lease_seconds, print_end
+    from disarray.cli.support.backfill_work import instance_of, lease_seconds, opened_kinds, print_end
     from disarray.control.backfills import list_backfills
     from disarray.control.instances import register_instance
     from disarray.errors import InvalidRequestError
@@ -237,15 +238,20 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
         [job] = list_backfills(connection, job_id=job_id)
         holder = register_instance(connection, instance_of(job_id))
     lease = lease_seconds(config)
-    with open_job(
-        database_dsn(config),
-        job_id,
-        job_key=job.job_key,
-        kind=job.kind,
-        description=job.description,
-        lease_seconds=lease,
-        open_kind=open_in_database,
-    ) as session:
+    # Replays and rebuilds compare while they run.
+    kinds = opened_kinds(config, job.kind) if job.kind == "republish" else nullcontext(open_in_database)
+    with (
+        kinds as open_kind,
+        open_job(
+            database_dsn(config),
+            job_id,
+            job_key=job.job_key,
+            kind=job.kind,
+            description=job.description,
+            lease_seconds=lease,
+            open_kind=open_kind,
+        ) as session,
+    ):
         worker = ChunkWorker(session, holder, lease_seconds=lease)
         if not worker.verify(is_asked_for=True):
             raise InvalidRequestError(

@@ -131,11 +131,17 @@ def republish(
 ) -> None:
     """Load everything anew: whatever the target has, it becomes what is answered here.
 
-    Without --subject, rows of subjects that are not asked for are deleted from it as well.
+    Without --subject, rows of subjects that are not asked for are deleted from it as well. It is loaded as fast as
+    workers can. Where that is much, a backfill of kind republish does the same with a rate, progress, pause and a
+    verdict: see docs/backfill.md.
     """
     _decide(
         context, name, "republished", subject=subject, reason=reason, by=by, dry_run=dry_run, as_json=as_json
     )
+    if subject is None and not as_json:
+        typer.echo(
+            "With a rate, progress and a verdict: disarray backfill start, kind republish (docs/backfill.md)."
+        )
 
 
 @app.command()

@@ -20,8 +20,10 @@ def plan_lines(plan: BackfillPlan) -> Iterator[str]:
     """A plan, sentence by sentence."""
     about = "about " if plan.is_estimate else ""
     yield f"backfill {plan.name}: {plan.summary}"
-    yield f"  rows      {about}{plan.rows:,} in {plan.bytes:,} bytes"
-    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} rows to begin with"
+    unit = _unit(plan.kind)
+    size = f" in {plan.bytes:,} bytes" if plan.bytes else ""
+    yield f"  {unit:<10}{about}{plan.rows:,}{size}"
+    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} {unit} to begin with"
     if plan.expected_seconds is not None:
         yield f"  expected  {plan.expected_seconds:.1f} s"
     if plan.sample is not None:
@@ -43,7 +45,8 @@ def progress_line(job: Backfill) -> str:
     held = f", waits ({job.held_by}): {job.held_reason}" if job.held_reason else ""
     return (
         f"{job.name} [{'#' * filled}{'.' * (_BAR - filled)}] {share:.0%} "
-        f"{job.rows_done:,} of {job.rows_estimated:,} rows, {job.rows_per_second:,.0f} rows/s{eta}{dead}{held}"
+        f"{job.rows_done:,} of {job.rows_estimated:,} {_unit(job.kind)}, {job.rows_per_second:,.0f} "
+        f"{_unit(job.kind)}/s{eta}{dead}{held}"
     )
 
 
@@ -67,11 +70,15 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         yield f"  readings     {job.rows_done:,} of {job.rows_estimated:,} made anew, and once more to compare"
         yield f"  found        {counted(job.rows_written, 'difference')}, {job.rows_read_again:,} not compared"
         yield f"{chunks_text}; a chunk is a subject"
+    elif job.kind == "republish":
+        written = f"{counted(job.rows_written, 'row')} written"
+        yield f"  subjects     {job.rows_done:,} of {job.rows_estimated:,} loaded anew, {written}"
+        yield f"{chunks_text}; the next has {counted(job.chunk_rows, 'subject')}"
     else:
         yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
         yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
         yield f"{chunks_text}; the next has {job.chunk_rows:,} rows"
-    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} rows/s"
+    rate = "no limit" if job.rate_limit is None else f"{job.rate_limit:,g} {_unit(job.kind)}/s"
     chunks = counted(job.max_concurrency, "chunk")
     yield f"  rate         {rate}, {chunks} at once, {processing['target_seconds']:g} s a chunk"
     yield f"  health       {', '.join(_limit(name, value) for name, value in health.items())}"
@@ -103,6 +110,11 @@ def _finding_lines(job: BackfillDetails) -> Iterator[str]:
             yield f"  {each.kind.replace('_', ' '):<11}  {where}  {name}: {each.replayed}"
     if len(job.findings) > _SHOWN_FINDINGS:
         yield "               … and more; --json lists them"
+
+
+def _unit(kind: str) -> str:
+    """What a kind counts."""
+    return "subjects" if kind == "republish" else "rows"
 
 
 def duration_text(seconds: float) -> str:

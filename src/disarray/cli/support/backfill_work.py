@@ -41,6 +41,12 @@ def opened_kinds(
     """
     from disarray.backfill.job_session import open_in_database
 
+    if kind == "republish":
+        with extra_installed("worker", purpose="a republish"):
+            from disarray.worker.process.backfill_kinds import project_kinds
+        with project_kinds(config) as kinds:
+            yield kinds
+        return
     if kind not in ("replay", "rebuild"):
         yield open_in_database
         return

@@ -115,7 +115,7 @@ def make_backfiller(
         holder=place.holder,
         lease_seconds=settings.lease_seconds,
         functions=frozenset(config.words("backfill.functions")),
-        open_kind=WorkerKinds(place, is_over=stop.is_set),
+        open_kind=WorkerKinds(place, database_of(config), is_over=stop.is_set),
     )
     serve = partial(server.serve, control_breaker=scheduler.breaker)
     return {"backfills": ThreadService("backfills", serve, ended=stop)}

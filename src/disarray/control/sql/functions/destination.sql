@@ -118,8 +118,6 @@ declare
     v_incarnation bigint;
     v_known destination;
     v_chosen text;
-    v_known_fences bigint[];
-    v_fence bigint;
 begin
     if (p_lease_seconds between 1 and 86400) is not true then
         raise exception 'a load has a lease of 1 to 86400 seconds. Nothing was claimed.'
@@ -157,12 +155,8 @@ begin
         )
     order by made.subject_key
     on conflict do nothing;
-    select
-        position.subject_key,
-        position.known_fences
-    into
-        v_chosen,
-        v_known_fences
+    select position.subject_key
+    into v_chosen
     from destination_position as position
     left join commit_follower as follower
         on
@@ -204,7 +198,136 @@ begin
     if not found then
         return;
     end if;
-    perform follow_commits(v_follower, v_chosen, v_known.dataset);
+    return query
+    select turn.*
+    from take_destination_turn(p_destination, v_chosen, p_instance_name, v_incarnation, p_lease_seconds, false) as turn;
+end
+$$;
+comment on function disarray.claim_destination(text, text, bigint, integer, jsonb) is
+    'Take the turn to load one subject that is behind, of those that wait longest: one row with its position, the newest commit and the '
+    'fence; none where all is loaded, held, put off or paused.';
+
+create function disarray.claim_destination_subject(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_lease_seconds integer,
+    p_definition jsonb
+)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_incarnation bigint;
+    v_known destination;
+begin
+    if (p_lease_seconds between 1 and 86400) is not true then
+        raise exception 'a load has a lease of 1 to 86400 seconds. Nothing was claimed.'
+        using errcode = 'DA001';
+    end if;
+    v_incarnation := living_incarnation(p_instance_name, p_incarnation);
+    select known.*
+    into v_known
+    from destination as known
+    where known.destination = p_destination;
+    if not found or v_known.paused_at is not null or v_known.definition is distinct from p_definition then
+        raise exception 'destination % is %. Nothing was claimed.',
+            quote_literal(left(p_destination, 200)),
+            case when v_known.destination is null then 'not known' when v_known.paused_at is not null then 'paused' else 'defined otherwise by now' end
+        using
+            errcode = 'DA001',
+            hint = case when v_known.paused_at is not null then format('disarray sink resume %s goes on with it.', p_destination) end;
+    end if;
+    insert into destination_position (destination, subject_key, dataset, available_at)
+    values (p_destination, p_subject_key, v_known.dataset, v_now)
+    on conflict do nothing;
+    perform
+    from destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+        and (
+            position.lease_expires_at is null
+            or position.lease_expires_at <= v_now
+            or not exists (
+                select
+                from instance as known
+                where
+                    known.instance_name = position.instance_name
+                    and known.incarnation = position.incarnation
+            )
+        )
+    -- A row that is locked belongs to a load that is being committed: its holder lives.
+    for update of position skip locked;
+    if not found then
+        return;
+    end if;
+    return query
+    select turn.*
+    from take_destination_turn(p_destination, p_subject_key, p_instance_name, v_incarnation, p_lease_seconds, true) as turn;
+end
+$$;
+comment on function disarray.claim_destination_subject(text, text, text, bigint, integer, jsonb) is
+    'Take the turn to load all of one subject anew, whether it is behind or not: one row; none where another loads it now. Refused where the '
+    'destination is paused or has another definition by now.';
+
+create function disarray.take_destination_turn(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_lease_seconds integer,
+    p_is_whole boolean
+)
+returns table (
+    subject_key text,
+    dataset text,
+    commit_seq bigint,
+    newest_seq bigint,
+    is_whole_due boolean,
+    is_sweep_due boolean,
+    fence bigint,
+    known_fences bigint[],
+    failure_count integer
+)
+language plpgsql
+set search_path = disarray, pg_temp
+as $$
+#variable_conflict use_column
+declare
+    v_now constant timestamptz := clock();
+    v_follower constant text := destination_follower(p_destination);
+    v_known destination;
+    v_known_fences bigint[];
+    v_fence bigint;
+begin
+    select known.*
+    into v_known
+    from destination as known
+    where known.destination = p_destination;
+    select position.known_fences
+    into v_known_fences
+    from destination_position as position
+    where
+        position.destination = p_destination
+        and position.subject_key = p_subject_key
+    for update;
+    perform follow_commits(v_follower, p_subject_key, v_known.dataset);
     -- Later than all before it, also than those that were handed out after the backup that this database was restored from.
     v_fence := greatest(
         extract(epoch from v_now) * 1000000,
@@ -213,8 +336,10 @@ begin
     return query
     update destination_position as position
     set
+        -- Whoever ends without having loaded it leaves that to the next.
+        is_whole_due = position.is_whole_due or p_is_whole,
         instance_name = p_instance_name,
-        incarnation = v_incarnation,
+        incarnation = p_incarnation,
         fence = v_fence,
         -- The one that was noted, and the last of those that nobody knows the end of.
         known_fences = v_known_fences[1:1]
@@ -223,7 +348,7 @@ begin
         lease_expires_at = v_now + make_interval(secs => p_lease_seconds)
     where
         position.destination = p_destination
-        and position.subject_key = v_chosen
+        and position.subject_key = p_subject_key
     returning
         position.subject_key,
         position.dataset,
@@ -249,9 +374,8 @@ begin
         position.failure_count;
 end
 $$;
-comment on function disarray.claim_destination(text, text, bigint, integer, jsonb) is
-    'Take the turn to load one subject that is behind, of those that wait longest: one row with its position, the newest commit and the '
-    'fence; none where all is loaded, held, put off or paused.';
+comment on function disarray.take_destination_turn(text, text, text, bigint, integer, boolean) is
+    'The turn to load a subject whose position is locked: a fence later than all before it, and a lease.';
 
 create function disarray.assert_destination_held(
     p_destination text,
@@ -685,6 +809,42 @@ where known.destination = p_destination
 $$;
 comment on function disarray.destination_lag(text) is
     'How far each subject of a destination has come, also those that nobody has begun with.';
+
+create function disarray.list_destination_stretch(p_destination text, p_after text, p_to text, p_limit integer)
+returns table (subject_key text, commit_seq bigint, newest_seq bigint, is_whole_due boolean)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    position.subject_key,
+    position.commit_seq,
+    position.newest_seq,
+    position.is_whole_due
+from destination_lag(p_destination) as position
+where
+    (p_after is null or position.subject_key > p_after)
+    and (p_to is null or position.subject_key <= p_to)
+order by position.subject_key
+limit p_limit
+$$;
+comment on function disarray.list_destination_stretch(text, text, text, integer) is
+    'The subjects of a destination behind one, up to and with another, by name: how far each has come.';
+
+create function disarray.measure_destination(p_destination text)
+returns table (subjects bigint, last_subject text)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    count(*),
+    max(position.subject_key)
+from destination_lag(p_destination) as position
+$$;
+comment on function disarray.measure_destination(text) is 'How many subjects a destination has, and the last by name.';
 
 create function disarray.decide_destination(
     p_destination text,
