@@ -4,6 +4,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready-$(shell cat pyproject.toml requirements/lock.txt scripts/setup 2>/dev/null | cksum | cut -d' ' -f1)
+READY_DEMO := $(VENV)/.ready-demo-$(shell cat pyproject.toml requirements/demo.txt scripts/setup 2>/dev/null | cksum | cut -d' ' -f1)
 PYTEST_ARGS ?=
 # A file is run by one process, in the order that tests/conftest.py says.
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
@@ -19,10 +20,15 @@ $(READY): scripts/setup requirements/lock.txt pyproject.toml
 	@scripts/setup $(VENV)
 	@touch $@
 
+# A demo needs neither the linters nor what others read our tables with: half of what has to be fetched.
+$(READY_DEMO): scripts/setup requirements/demo.txt pyproject.toml
+	@scripts/setup $(VENV) requirements/demo.txt
+	@touch $@
+
 java:
 	@scripts/ensure-java
 
-demo: setup java ## a factory in disarray, on an embedded database; DEMO_ARGS=--keep leaves it running
+demo: $(if $(wildcard $(READY)),,$(READY_DEMO)) java ## a factory in disarray, on an embedded database; DEMO_ARGS=--keep leaves it running
 	@$(BIN)/disarray demo $(DEMO_ARGS)
 
 EXAMPLES ?= battery-lab press-shop
@@ -75,6 +81,7 @@ fix: setup ## format, and mend what the linter can mend
 lock: setup ## resolve the dependencies again and write requirements/*.txt
 	$(BIN)/pip install -q uv
 	$(BIN)/uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/lock.txt
+	$(BIN)/uv pip compile pyproject.toml --extra demo --constraints requirements/lock.txt --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/demo.txt
 	$(BIN)/uv pip compile pyproject.toml --extra dev --extra bench --universal --python-version 3.11 --generate-hashes --no-header -q -o requirements/bench.txt
 
 bench: java ## every benchmark at a short size, some ten minutes; BENCH_ARGS=queue runs one alone
