@@ -383,7 +383,6 @@ live_health                   -      -         yes     yes       yes
 check_backfill_pace           -      -         -       -         -
 note_backfill_event           -      -         -       -         -
 refuse_unknown_backfill       -      -         -       -         -
-return_backfill_chunks        -      -         -       -         -
 assert_backfill_verification_held -      -         -       -         -
 record_events                 -      yes       -       yes       -
 claim_raw_events              -      -         yes     -         -
