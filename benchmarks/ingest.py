@@ -148,7 +148,7 @@ def measure(
             Goal(
                 "time / the same kernels in two bare processes",
                 round(best["disarray"] / best["bare kernels"], 2),
-                1.6,
+                1.35,
                 at_least=False,
                 applies=rows >= FULL_ROWS,
             ),
