@@ -326,3 +326,28 @@ def test_a_destination_that_is_paused_loses_nothing_more_to_a_sweep(
         decide_destination(connection, "same_upsert", "resumed", reason="it was right", by="ada")
     assert [report.subject_key for report in loader.load_due()] == ["L1"]
     assert {subject for subject, *_ in plant.target_rows(loader.destination)} == {"L1"}
+
+
+def test_a_target_whose_destination_is_paused_or_described_otherwise_is_not_vacuumed(
+    build: Callable[..., DestinationPlant], dsn: str
+) -> None:
+    plant = build(described("same_upsert"))
+    take(plant, "L1/1.csv", 1)
+    [loader] = plant.loaders.values()
+
+    def is_there() -> bool:
+        [[found]] = plant.rows("select to_regclass('published.a') is not null")
+        return bool(found)
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop table published.a cascade")
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "paused", reason="the table is moved", by="ada")
+    assert loader.vacuum() == 0
+    assert not is_there()
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "resumed", reason="it is moved", by="ada")
+    plant.redefine(described("same_upsert").replace("published.a", "published.moved"))
+    plant.make_loaders()
+    assert loader.vacuum() == 0  # by a worker that was not started again
+    assert not is_there()

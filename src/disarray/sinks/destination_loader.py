@@ -154,7 +154,20 @@ class DestinationLoader:
         return _report(turn, WHOLE, loaded, seconds=time.monotonic() - began)
 
     def vacuum(self) -> int:
-        """Clear the target of what nobody asks for any more; how many rows or files."""
+        """Clear the target of what nobody asks for any more; how many rows or files.
+
+        One that is paused, or described otherwise by now, is left alone: its target may be somebody's to work on.
+        """
+        definition = definition_of(self.destination, shape_of(self.destination))
+        with self.pool.connection() as connection:
+            states = destinations.list_destinations(connection)
+        if not any(
+            state.destination == self.destination.name
+            and state.paused_at is None
+            and state.definition == definition
+            for state in states
+        ):
+            return 0
         with self._noted_errors(), self.open_checked() as target:
             return target.vacuum()
 
