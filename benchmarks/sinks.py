@@ -433,8 +433,11 @@ def target_database(server: Server) -> Iterator[str]:
 
 def loader_of(plant: Plant, name: str, what: str, *, where: str = "") -> DestinationLoader:
     """A loader of the plant's worker into a table of the target, or somewhere else."""
+    # In a file: Spark's tasks have the environment of before.
+    (plant.folder / f"{name}.url").write_text(os.environ.get(VARIABLE, ""))
     target = (
-        where or f'url = {{ env = "{VARIABLE}" }}\ntable = "published.{name}"\nload = "upsert"\ncreate = true'
+        where
+        or f'url = {{ file = "{name}.url" }}\ntable = "published.{name}"\nload = "upsert"\ncreate = true'
     )
     file = plant.folder / f"{name}.toml"
     file.write_text(f'[[destination]]\nname = "{name}"\n{what}\n{target}\n')

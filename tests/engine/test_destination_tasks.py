@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from disarray.sinks import destination_pieces
-from tests.sinks.destination_plant import DestinationPlant
+from tests.sinks.destination_plant import URL, DestinationPlant
 from tests.sinks.test_destination_pieces import described
 from tests.worker.deliveries import deliveries
 
@@ -23,7 +23,10 @@ def test_pieces_are_loaded_by_tasks_of_spark(
 ) -> None:
     monkeypatch.setattr(destination_pieces, "PIECE_READINGS", 5)
     target = databases.create()
-    plant = DestinationPlant(tmp_path, dsn, description=described("upsert"), target_dsn=databases.dsn(target))
+    # Tasks read the url themselves, and have the environment in which Spark was started.
+    (tmp_path / "target.url").write_text(databases.dsn(target))
+    description = described("upsert").replace(f'env = "{URL}"', 'file = "target.url"')
+    plant = DestinationPlant(tmp_path, dsn, description=description, target_dsn=databases.dsn(target))
     plant.loaders = plant.make_loaders(cut_readings=1, runner=spark_runner)
     try:
         first, *_ = deliveries(3)

@@ -9,7 +9,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from disarray.control.destinations import decide_destination, list_destination_subjects, list_destinations
+from disarray.control import destinations
+from disarray.control.destinations import (
+    decide_destination,
+    list_destination_subjects,
+    list_destinations,
+    list_unasked_subjects,
+)
 from disarray.errors import DestinationMisfitError
 from disarray.sinks.destination_delta_log import trim_log
 from tests.reading_lines import HEADER
@@ -19,9 +25,10 @@ from tests.sinks.test_destination_faults import OTHER, SAME
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from disarray.control.connections import Connection
     from tests.databases import Databases
 
 TARGETS = {
@@ -255,3 +262,92 @@ def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_rea
     assert left[0] == f"{5:020d}"
     write_deltalake(tmp_path, rows, mode="append")
     assert trim_log(str(tmp_path), keep=100) == 0
+
+
+@pytest.mark.parametrize("name", ["same_upsert", "other_upsert", "delta"])
+def test_a_subject_that_is_asked_for_again_while_others_are_swept_keeps_its_rows(
+    build: Callable[..., DestinationPlant], name: str
+) -> None:
+    plant = build(described(name))
+    take(plant, "L1/1.csv", 1)
+    take(plant, "L2/1.csv", 2)
+    plant.redefine(described(name, what=f'{QUARTER}\nsubjects = ["L1"]'))
+    [sweeper] = plant.make_loaders().values()
+    with plant.pool.connection() as connection:
+        decide_destination(connection, name, "republished", reason="it is not right", by="ada")
+    turn = sweeper._claim()
+    assert turn is not None
+    assert turn.is_sweep_due
+    asked: list[Sequence[str]] = []
+
+    def list_unasked(found: Sequence[str]) -> Sequence[str]:
+        with plant.pool.connection() as connection:
+            unasked = list_unasked_subjects(connection, name, found)
+        asked.append(unasked)
+        if len(asked) == 1:
+            # Another worker, before the first of them is deleted.
+            plant.redefine(described(name))
+            plant.loaders = plant.make_loaders()
+            assert [report.subject_key for report in plant.load()] == ["L2"]
+        return unasked
+
+    with sweeper.open_checked() as target:
+        target.sweep(turn, list_unasked)
+    assert asked[0] == ["L2"]
+    assert {subject for subject, *_ in plant.target_rows(sweeper.destination)} == {"L1", "L2"}
+    take(plant, "L2/2.csv", 3)
+    assert plant.differences() == {}
+
+
+def test_a_destination_that_is_paused_loses_nothing_more_to_a_sweep(
+    build: Callable[..., DestinationPlant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = build(described("same_upsert"))
+    for subject in "L1", "L2", "L3":
+        take(plant, f"{subject}/1.csv", 1)
+    plant.redefine(described("same_upsert", what=f'{QUARTER}\nsubjects = ["L1"]'))
+    plant.loaders = plant.make_loaders()
+    [loader] = plant.loaders.values()
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "republished", reason="it is not right", by="ada")
+    calls: list[Sequence[str]] = []
+
+    def pausing(connection: Connection, destination: str, found: Sequence[str]) -> list[str]:
+        calls.append(found)
+        if len(calls) == 1:
+            decide_destination(connection, destination, "paused", reason="not that", by="ada")
+        return list_unasked_subjects(connection, destination, found)
+
+    monkeypatch.setattr(destinations, "list_unasked_subjects", pausing)
+    assert list(loader.load_due()) == []
+    assert calls
+    assert {subject for subject, *_ in plant.target_rows(loader.destination)} == {"L1", "L2", "L3"}
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "resumed", reason="it was right", by="ada")
+    assert [report.subject_key for report in loader.load_due()] == ["L1"]
+    assert {subject for subject, *_ in plant.target_rows(loader.destination)} == {"L1"}
+
+
+def test_a_target_whose_destination_is_paused_or_described_otherwise_is_not_vacuumed(
+    build: Callable[..., DestinationPlant], dsn: str
+) -> None:
+    plant = build(described("same_upsert"))
+    take(plant, "L1/1.csv", 1)
+    [loader] = plant.loaders.values()
+
+    def is_there() -> bool:
+        [[found]] = plant.rows("select to_regclass('published.a') is not null")
+        return bool(found)
+
+    with psycopg.connect(dsn, autocommit=True) as connection:
+        connection.execute("drop table published.a cascade")
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "paused", reason="the table is moved", by="ada")
+    assert loader.vacuum() == 0
+    assert not is_there()
+    with plant.pool.connection() as connection:
+        decide_destination(connection, "same_upsert", "resumed", reason="it is moved", by="ada")
+    plant.redefine(described("same_upsert").replace("published.a", "published.moved"))
+    plant.make_loaders()
+    assert loader.vacuum() == 0  # by a worker that was not started again
+    assert not is_there()

@@ -95,10 +95,8 @@ class TableLoader:
         `finish` is the last thing in the transaction.
         """
         with target_errors(self.destination), self.connection.transaction():
-            if self.is_same:
-                self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
-                self.connection.execute("set local idle_in_transaction_session_timeout = 0")
-            elif not self._take_position(turn):
+            self._give_time()
+            if not self.is_same and not self._take_position(turn):
                 rows = replace(rows, changes=WHOLE)
             loaded = self._put(turn, rows, is_whole=rows.changes.is_whole)
             if finish is not None:
@@ -159,18 +157,32 @@ class TableLoader:
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
         """Delete what subjects have that are not asked for; who still loads one of them is refused.
 
-        Of a database that others load as well, only those that we loaded.
+        Of a database that others load as well, only those that we loaded. Each is asked about again while nobody can
+        load it: it may be asked for, and loaded, since.
         """
         found = self.statements.list_subjects() if self.is_same else self.statements.list_positions()
         about = {"destination": turn.destination, "fence": turn.fence, "commit_seq": 0}
         with target_errors(self.destination):
-            subjects = [subject for (subject,) in self.connection.execute(found.encode(), about)]
+            with self.connection.transaction():
+                self._give_time()
+                subjects = [subject for (subject,) in self.connection.execute(found.encode(), about)]
             for subject_key in list_unasked(subjects):
                 with self.connection.transaction():
+                    self._give_time()
                     about |= {"subject": subject_key}
+                    lock = self.statements.lock_loads() if self.is_same else self.statements.lock_position()
+                    self.connection.execute(lock.encode(), about)
+                    if not list_unasked([subject_key]):
+                        continue
                     if not self.is_same:
                         self.connection.execute(self.statements.move_position().encode(), about)
                     self.connection.execute(self.statements.delete_subject().encode(), about)
+
+    def _give_time(self) -> None:
+        """Let this transaction take as long as it needs: connections to our own database are cut off early."""
+        if self.is_same:
+            self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
+            self.connection.execute("set local idle_in_transaction_session_timeout = 0")
 
     def _take_position(self, turn: LoadTurn) -> bool:
         """Whether the last load of the subject is one that we know of."""

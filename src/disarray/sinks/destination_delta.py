@@ -171,10 +171,11 @@ class DeltaLoader:
         dataset = self.destination.dataset.name
         with self._errors():
             table = DeltaTable(self.path)
-            found = table.to_pyarrow_table(filters=[(DATASET, "=", dataset)], columns=[SUBJECT]).column(
-                SUBJECT
-            )
-            for subject_key in list_unasked([str(subject) for subject in found.unique().to_pylist()]):
+            for subject_key in list_unasked(sorted(self._subjects(table))):
+                # It may be asked for, and loaded, since; whoever loads it after this version conflicts with it.
+                table.update_incremental()
+                if not list_unasked([subject_key]):
+                    continue
                 # Who still loads it is refused.
                 fence = Transaction(f"{self._application(subject_key)}{FENCE}", turn.fence)
                 table.delete(
@@ -182,6 +183,14 @@ class DeltaLoader:
                     commit_properties=CommitProperties(app_transactions=[fence]),
                 )
             table.delete(f"{DATASET} <> {_quoted(dataset)}")
+
+    def _subjects(self, table: DeltaTable) -> set[str]:
+        """Of which subjects the table has rows; one batch of them in memory at a time."""
+        is_ours = pc.field(DATASET) == self.destination.dataset.name
+        found: set[str] = set()
+        for batch in table.to_pyarrow_dataset().to_batches(columns=[SUBJECT], filter=is_ours):
+            found.update(str(subject) for subject in batch.column(SUBJECT).unique().to_pylist())
+        return found
 
     def _application(self, subject_key: str) -> str:
         return f"disarray/{self.destination.name}/{self.destination.dataset.name}/{subject_key}"

@@ -112,11 +112,10 @@ class DestinationLoader:
         try:
             with self._noted_errors(), self.open_checked() as target:
                 while turn is not None:
-                    if turn.is_sweep_due:
-                        self._sweep(target, turn)
-                    report = self._load_turn(target, turn)
-                    if report is not None:
-                        yield report
+                    if not turn.is_sweep_due or self._sweep(target, turn):
+                        report = self._load_turn(target, turn)
+                        if report is not None:
+                            yield report
                     turn = self._claim()
         except DestinationError:
             if turn is not None:
@@ -155,7 +154,20 @@ class DestinationLoader:
         return _report(turn, WHOLE, loaded, seconds=time.monotonic() - began)
 
     def vacuum(self) -> int:
-        """Clear the target of what nobody asks for any more; how many rows or files."""
+        """Clear the target of what nobody asks for any more; how many rows or files.
+
+        One that is paused, or described otherwise by now, is left alone: its target may be somebody's to work on.
+        """
+        definition = definition_of(self.destination, shape_of(self.destination))
+        with self.pool.connection() as connection:
+            states = destinations.list_destinations(connection)
+        if not any(
+            state.destination == self.destination.name
+            and state.paused_at is None
+            and state.definition == definition
+            for state in states
+        ):
+            return 0
         with self._noted_errors(), self.open_checked() as target:
             return target.vacuum()
 
@@ -294,16 +306,28 @@ class DestinationLoader:
             done.set()
             thread.join()
 
-    def _sweep(self, target: OpenTarget, turn: LoadTurn) -> None:
-        """Clear the target of subjects that it is not to have: of another dataset, or from after a backup."""
+    def _sweep(self, target: OpenTarget, turn: LoadTurn) -> bool:
+        """Clear the target of subjects that it is not to have: of another dataset, or from after a backup.
+
+        Nothing more is deleted by who has lost its turn: then it is paused, described otherwise or swept by another.
+        """
 
         def list_unasked(found: Sequence[str]) -> Sequence[str]:
             with self.pool.connection() as connection:
-                return destinations.list_unasked_subjects(connection, self.destination.name, found)
+                unasked = destinations.list_unasked_subjects(connection, self.destination.name, found)
+                destinations.renew_destination(connection, turn, lease_seconds=self.settings.lease_seconds)
+                return unasked
 
-        target.sweep(turn, list_unasked)
-        with self.pool.connection() as connection:
-            destinations.end_destination_sweep(connection, self.destination.name)
+        try:
+            with self._kept_lease(turn):
+                target.sweep(turn, list_unasked)
+                list_unasked([])
+                with self.pool.connection() as connection:
+                    destinations.end_destination_sweep(connection, self.destination.name)
+        except LeaseLostError as error:
+            log.warning("subjects that are not asked for may be left: %s", error)
+            return False
+        return True
 
     def _give_back(
         self,

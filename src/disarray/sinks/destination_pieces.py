@@ -6,7 +6,7 @@ at once of which one was given up, it is loaded once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from disarray.control import catalog
@@ -17,11 +17,13 @@ from disarray.errors import (
     TargetFencedError,
     UnloadableRowsError,
 )
+from disarray.model.description.destination import TableTarget
 from disarray.model.segments import FIRST_US, segment_start
 from disarray.queries.readings import readings
 from disarray.sinks.destination_changes import END_US, Changes, Span, intersection, without
 from disarray.sinks.destination_database import Loaded, open_target
 from disarray.sinks.destination_rows import reading_rows, with_subject
+from disarray.sinks.destination_secrets import read_secret
 from disarray.sinks.destination_statements import Statements
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ class PieceRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What one task needs: descriptors, where to load to, and under which turn."""
+    """What one task needs: descriptors, under which turn, and where the url of the target is, never the url."""
 
     destination: Destination
     turn: LoadTurn
@@ -74,7 +76,6 @@ class Piece:
     rows: PieceRows
     is_whole: bool
     lease_seconds: int
-    dsn: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +96,7 @@ class PieceOutcome:
         raise next(kind for kind in _TOLD if kind.__name__ == self.error)(self.message)
 
 
-def cut_into_pieces(
-    rows: SubjectRows, turn: LoadTurn, *, dsn: str, lease_seconds: int, at_least: int
-) -> list[Piece]:
+def cut_into_pieces(rows: SubjectRows, turn: LoadTurn, *, lease_seconds: int, at_least: int) -> list[Piece]:
     """The pieces of a load of readings, or none where it has fewer readings than that.
 
     Together they cover all spans that are loaded, also where nothing is: rows that a target has there have to go.
@@ -144,7 +143,6 @@ def cut_into_pieces(
                 ),
                 is_whole=rows.changes.is_whole,
                 lease_seconds=lease_seconds,
-                dsn=dsn,
             )
         )
     return [piece for piece in pieces if piece.rows.changes.spans]
@@ -153,11 +151,12 @@ def cut_into_pieces(
 def load_piece(piece: Piece) -> PieceOutcome:
     """The kernel: load one piece into the target, or change nothing of it."""
     target = piece.destination.target
-    statements = Statements(target, piece.rows.shape, piece.destination.load)  # type: ignore[arg-type]
+    assert isinstance(target, TableTarget)
+    assert target.url is not None
+    statements = Statements(target, piece.rows.shape, piece.destination.load)
     try:
-        with open_target(
-            piece.destination, statements, dsn=piece.dsn, lease_seconds=piece.lease_seconds
-        ) as loader:
+        dsn = read_secret(target.url, where=" where the tasks of Spark run")
+        with open_target(piece.destination, statements, dsn=dsn, lease_seconds=piece.lease_seconds) as loader:
             return PieceOutcome(
                 loader.load_piece(piece.turn, piece.rows, number=piece.number, is_whole=piece.is_whole)
             )

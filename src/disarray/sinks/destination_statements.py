@@ -157,6 +157,10 @@ class Statements:
         """Nobody changes a type while rows come in."""
         return f"lock table {self.table} in row exclusive mode"
 
+    def lock_loads(self) -> str:
+        """Waits for loads that are under way, and lets no other begin; readers go on."""
+        return f"lock table {self.table} in share row exclusive mode"
+
     def forget_loads(self) -> str:
         """What every subject loaded is gone: their next loads find that none is known."""
         return f"update {self.positions} set fence = 0 where destination = %(destination)s"

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, assert_never
 
-from disarray.errors import DestinationMisfitError
 from disarray.failpoints import failpoint
 from disarray.model.description.destination import Content, DeltaTarget, TableTarget
 from disarray.sinks.destination_changes import WHOLE
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, TableLoader, open_target
 from disarray.sinks.destination_pieces import cut_into_pieces, load_piece
+from disarray.sinks.destination_secrets import read_secret
 from disarray.sinks.destination_statements import Statements
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
     from disarray.engine.runner import Runner
-    from disarray.model.description.destination import Destination, Secret
+    from disarray.model.description.destination import Destination
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
 
@@ -85,7 +83,6 @@ class Elsewhere:
     loader: TableLoader
     pool: Pool
     cutting: Cutting | None = None
-    dsn: str = field(default="", repr=False)
 
     def prepare(self) -> None:
         self.loader.prepare()
@@ -105,9 +102,7 @@ class Elsewhere:
             return None
         if not self.loader.follows(turn):
             rows = replace(rows, changes=WHOLE)
-        pieces = cut_into_pieces(
-            rows, turn, dsn=self.dsn, lease_seconds=cutting.lease_seconds, at_least=cutting.at_least
-        )
+        pieces = cut_into_pieces(rows, turn, lease_seconds=cutting.lease_seconds, at_least=cutting.at_least)
         if not pieces or not self.loader.begin_pieces(turn, is_whole=rows.changes.is_whole):
             return None
         failpoint("destination.begun", about=destination.name)
@@ -145,30 +140,13 @@ def opened_target(
             assert url is not None
             dsn = read_secret(url)
             with open_target(destination, statements, dsn=dsn, lease_seconds=lease_seconds) as loader:
-                yield Elsewhere(loader, pool, cutting, dsn)
+                yield Elsewhere(loader, pool, cutting)
         case DeltaTarget():
             from disarray.sinks.destination_delta import DeltaLoader
 
             yield DeltaLoader(destination, shape, pool)
         case _:
             assert_never(target)
-
-
-def read_secret(secret: Secret) -> str:
-    """What an environment variable or a file says; the error names where it was sought and nothing else."""
-    if secret.variable:
-        value = os.environ.get(secret.variable, "")
-    else:
-        try:
-            value = Path(secret.file).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-            raise DestinationMisfitError(
-                f"{secret.shown} cannot be read: {reason}. Nothing was loaded"
-            ) from None
-    if not value:
-        raise DestinationMisfitError(f"{secret.shown} says nothing. Nothing was loaded")
-    return value
 
 
 def definition_of(destination: Destination, shape: Shape) -> dict[str, object]:
