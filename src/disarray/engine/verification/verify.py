@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from disarray.control.verification_runs import list_verified_subjects
 from disarray.engine.verification.comparison import Difference
 from disarray.engine.verification.progress import Progress
 from disarray.engine.verification.recompute import Recompute
+from disarray.engine.verification.record import Verdict
 from disarray.engine.verification.selection import EVERYTHING
 from disarray.engine.verification.sources import Unproven, accepted_files, dataset_of
 from disarray.engine.verification.stored_page import load_page
@@ -65,6 +66,10 @@ def verify(
     if record is not None:
         done = [each for each in subjects if each.verification_id == record.verification_id]
         report.verified_before = len(done)
+        verdicts = Counter(each.verdict for each in done if each.verdict is not None)
+        report.verdicts_before = {
+            name: verdicts[name] for name in sorted(verdicts) if name != Verdict.IDENTICAL
+        }
         subjects = [each for each in subjects if each.verification_id != record.verification_id]
         record.start(connection, subjects)
         if record.refusal is not None:
