@@ -14,6 +14,7 @@ from disarray.control.verification_runs import find_open_verification, verificat
 from disarray.engine.runner import InProcessRunner
 from disarray.engine.verification import ranges, recompute
 from disarray.engine.verification import verify as verify_module
+from disarray.engine.verification.progress import Progress
 from disarray.engine.verification.record import VerificationRecord
 from disarray.engine.verification.selection import Selection
 from disarray.engine.verification.tables import table_differences
@@ -207,6 +208,16 @@ def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects
     ]
     assert seen == [3, 3, 3, 3]
     assert len(plant.rows("select distinct verification_id from disarray.subject_verification")) == 4
+    # However few readings of a subject are recomputed, a budget goes by the subjects that were done in this time.
+    monkeypatch.setattr(Progress, "seconds", 1.0)
+    segments = plant.rows("select subject_key, segment_us, readings < 10 from disarray.segment")
+    few = next(
+        each
+        for each in (Selection(share=0.5, seed=str(number)) for number in range(5000))
+        if all(each.takes(str(key), int(str(at)), length_us=1) == is_small for key, at, is_small in segments)
+    )
+    found = plant.verify(selection=few, budget_seconds=2.5)
+    assert (found.readings, found.subjects_left) == (7, 0)
 
 
 def test_many_differences_of_one_subject_hide_none_of_another(

@@ -88,17 +88,20 @@ def verify(
         on_step=on_step,
     )
     misplaced = _misplaced(connection, datasets, subject_key=subject_key, dataset=dataset)
-    begun = 0
+    begun = begun_readings = 0
     for page in _pages(subjects, is_timed=budget_seconds is not None):
         if not may_go_on():
             break
-        expected = run.progress.seconds_for(sum(each.readings for each in page))
+        own_readings = sum(each.readings for each in page)
+        # By subjects whole: of a sample, far fewer readings are recomputed than they have.
+        expected = run.progress.seconds * own_readings / max(begun_readings, 1)
         if begun and budget_seconds is not None and run.progress.seconds + expected > budget_seconds:
             break
         marks = report.marks()
         span = f"subjects {begun + 1:,} to {begun + len(page):,} of {len(subjects):,}"
         run.verify_page([each.subject_key for each in page], span)
         begun += len(page)
+        begun_readings += own_readings
         if record is not None:
             record.note(connection, page, [report.since(marks), misplaced])
     report.subjects, report.subjects_left = begun, len(subjects) - begun
