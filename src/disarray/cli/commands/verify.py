@@ -205,6 +205,7 @@ def as_document(report: VerificationReport, *, is_identical: bool) -> dict[str, 
     """The whole report for programs; a float comes with its hexadecimal form, which no reader rounds."""
     return {
         "identical": is_identical,
+        "is_part": _is_part(report),
         "subjects": {
             "verified": report.subjects,
             "verified_before": report.verified_before,
@@ -261,11 +262,16 @@ def _compared(report: VerificationReport) -> dict[str, int]:
 
 def _verdict(report: VerificationReport, *, is_identical: bool) -> str:
     if is_identical:
-        return "identical, but for what is sealed" if report.sealed else "identical"
+        verdict = "identical, as far as it was recomputed" if _is_part(report) else "identical"
+        return f"{verdict}, but for what is sealed" if report.sealed else verdict
     before = report.verdicts_before
     if report.differences or "different" in before:
         return "DIFFERENT"
     return "not final" if report.not_compared or "not_final" in before else "not proven"
+
+
+def _is_part(report: VerificationReport) -> bool:
+    return report.is_part or report.subjects_left > 0
 
 
 def _exact(value: float | str | None) -> str:

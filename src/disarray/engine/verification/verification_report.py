@@ -36,6 +36,7 @@ class VerificationReport:
 
     subjects: int = 0
     subjects_left: int = 0  # for which the time was too short
+    is_part: bool = False  # some segments or datasets were left out, and are believed
     verified_before: int = 0  # by the same run, before it was broken off
     verdicts_before: dict[str, int] = field(
         default_factory=dict

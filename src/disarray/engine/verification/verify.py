@@ -61,7 +61,7 @@ def verify(
     Before each page of subjects `may_go_on` is asked, before each wave of tasks `must_stop`.
     What is found out about a subject goes into the record at once; subjects that are in it already are left out.
     """
-    report = VerificationReport()
+    report = VerificationReport(is_part=not selection.is_everything or dataset is not None)
     subjects = list_verified_subjects(connection, subject_key)
     if record is not None:
         done = [each for each in subjects if each.verification_id == record.verification_id]
