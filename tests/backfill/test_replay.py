@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from disarray.backfill.replay import chunk_result
 from disarray.control import backfills
+from disarray.control.backfill_chunks import HeldChunk
+from disarray.control.queue import Holder, Incarnation
+from disarray.engine.replay.subject_findings import SubjectReplayed
 from tests.cli.conftest import IN_PROCESS, report
 from tests.forked import plain_environment, run_command
 from tests.plant import Plant
@@ -104,6 +108,27 @@ def test_a_clean_plant_is_identical_and_what_differs_is_named_and_taken_over(pla
     plant.drain()
     assert run("backfill", "check").returncode == 0
     assert plant.derived() == before
+
+
+@pytest.mark.parametrize(("segments", "left"), [(2000, 1), (20_000, 17_501)])
+def test_what_a_replay_cannot_have_made_anew_is_counted(segments: int, left: int) -> None:
+    files = {f"/data/{'x' * 100}/{number}.csv" for number in range(5)}
+    at_us = [number * 3_600_000_000 + (1 << 50) for number in range(segments)]
+    found = SubjectReplayed(to_make_anew=dict.fromkeys(at_us, files) | {0: set()})
+    chunk = HeldChunk(
+        job_id=1,
+        chunk_no=1,
+        cursor_from=None,
+        cursor_to=("T1", "tools"),
+        rows_cut=1,
+        attempts=1,
+        fence=1,
+        holder=Holder("here", Incarnation(1)),
+    )
+    details = chunk_result(chunk, found).details
+    assert details is not None
+    anew = details["to_make_anew"]
+    assert anew == {"segments": at_us[: segments + 1 - left], "files": sorted(files), "left": left}
 
 
 def test_a_span_and_some_subjects_alone_are_replayed_from_a_file_of_a_job(

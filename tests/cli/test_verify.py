@@ -103,6 +103,7 @@ def test_a_sample_that_is_no_share_is_refused_with_what_to_write(text: str) -> N
 
 def test_a_run_that_ran_out_of_time_says_how_many_subjects_are_left() -> None:
     report = VerificationReport(subjects=3, subjects_left=1200, verified_before=2)
+    assert next(iter(describe(report, is_identical=True))) == "verify: identical, as far as it was recomputed"
     assert list(describe(report, is_identical=True))[2:] == [
         "2 subjects were verified before this run was broken off",
         "time ran out: 1,200 subjects are left, and come first in the next run with --budget",

@@ -131,6 +131,33 @@ def test_one_bit_of_a_base_is_found_and_named(plant: ReplayedPlant) -> None:
     assert found.differences == 1
 
 
+@pytest.mark.parametrize("lost", ["min", "max"])
+def test_a_segment_that_is_lost_at_an_end_of_the_history_is_found(plant: ReplayedPlant, lost: str) -> None:
+    plant.fill(seed=2)
+    [(segment_us,)] = plant.rows(f"select {lost}(segment_us) from disarray.segment")
+    for table in ("segment", "segment_metric", "rollup_block", "fragment"):
+        plant.rows(f"delete from disarray.{table} where segment_us = {segment_us} returning 1")
+    found = plant.replay()
+    assert ("segment row", segment_us) in {(each.what, each.segment_us) for each in shown(found)}
+
+
+def test_numbers_of_a_segment_that_is_none_are_found(plant: ReplayedPlant) -> None:
+    plant.fill(seed=2)
+    plant.damage(
+        """
+        insert into disarray.segment_metric
+        select phantom.*
+        from disarray.segment_metric as last
+        cross join jsonb_build_object('segment_us', last.segment_us + 360000000000) as later
+        cross join jsonb_populate_record(last, later) as phantom
+        where last.metric = 'work' and last.channel = 'L'
+        order by last.segment_us desc, last.piece desc
+        limit 1
+        """
+    )
+    assert {each.what for each in shown(plant.replay())} == {"metric row"}
+
+
 def test_one_bit_of_a_rollup_part_is_found_and_named(plant: ReplayedPlant) -> None:
     plant.fill(seed=3)
     plant.damage(

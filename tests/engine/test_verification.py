@@ -12,8 +12,9 @@ import pytest
 from disarray.control import blacklist, verification
 from disarray.control.verification_runs import find_open_verification, verification_state
 from disarray.engine.runner import InProcessRunner
-from disarray.engine.verification import ranges
+from disarray.engine.verification import ranges, recompute
 from disarray.engine.verification import verify as verify_module
+from disarray.engine.verification.progress import Progress
 from disarray.engine.verification.record import VerificationRecord
 from disarray.engine.verification.selection import Selection
 from disarray.engine.verification.tables import table_differences
@@ -185,12 +186,20 @@ def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects
     again = VerificationRecord(open_run.verification_id, {}, is_resumed=True)
     found = plant.verify(record=again)
     assert (found.verified_before, found.subjects, found.subjects_left) == (2, 2, 0)
+    # What it found before it was broken off counts.
+    assert found.verdicts_before == {"different": 1}
+    assert not found.is_identical()
     assert sorted(map(repr, plant.rows(noted))) == [
         "('T1', 'different')",
         *(repr((tool, "identical")) for tool in tools[1:]),
     ]
     with plant.pool.connection() as connection:
         assert find_open_verification(connection) is None
+        assert verification_state(connection).different_keys == ["T1"]
+    # What is left out may be what differs: only a whole run takes that back.
+    some = VerificationRecord(uuid.uuid4(), {"since": "2100-01-01"})
+    assert plant.verify("T1", record=some, selection=Selection(since_us=1 << 52)).is_identical()
+    with plant.pool.connection() as connection:
         assert verification_state(connection).different_keys == ["T1"]
     # No time at all is enough for one page, and the next run begins where this one ended.
     seen = [
@@ -199,6 +208,32 @@ def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects
     ]
     assert seen == [3, 3, 3, 3]
     assert len(plant.rows("select distinct verification_id from disarray.subject_verification")) == 4
+    # However few readings of a subject are recomputed, a budget goes by the subjects that were done in this time.
+    monkeypatch.setattr(Progress, "seconds", 1.0)
+    segments = plant.rows("select subject_key, segment_us, readings < 10 from disarray.segment")
+    few = next(
+        each
+        for each in (Selection(share=0.5, seed=str(number)) for number in range(5000))
+        if all(each.takes(str(key), int(str(at)), length_us=1) == is_small for key, at, is_small in segments)
+    )
+    found = plant.verify(selection=few, budget_seconds=2.5)
+    assert (found.readings, found.subjects_left) == (7, 0)
+
+
+def test_many_differences_of_one_subject_hide_none_of_another(
+    plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recompute, "MAX_LISTED", 2)
+    source = random.Random(9)
+    tools = ["T1", "T2", "T3"]
+    plant.ingest(*(plant.write(f"{tool}/a.csv", report(source, hour=0, rows=60)) for tool in tools))
+    plant.rows(
+        "update disarray.segment_metric set base_int = base_int + 1 "
+        "where base_int is not null and subject_key <> 'T3' returning 1"
+    )
+    plant.verify(record=VerificationRecord(uuid.uuid4(), {}))
+    verdicts = plant.rows("select subject_key, verdict from disarray.subject_verification order by 1")
+    assert verdicts == [("T1", "different"), ("T2", "different"), ("T3", "identical")]
 
 
 class Interruption:

@@ -17,10 +17,14 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """How many files are queued to be read again, and how many subjects to be rebuilt."""
+    """How many files are queued to be read again, and how many subjects to be rebuilt.
+
+    Segments that are left differ still: no file of theirs can be read again, or they are more than one replay keeps.
+    """
 
     files: int
     rebuilds: int
+    segments_left: int
 
 
 def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -> Applied:
@@ -43,7 +47,7 @@ def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -
                 f"--dataset {name}"
             )
     queued: set[str] = set()
-    rebuilds = 0
+    rebuilds = segments_left = 0
     after: list[str] | None = None
     while chunks := backfill_chunks.list_backfill_chunks(
         connection, job_id, state="done", limit=_PAGE, after=after
@@ -59,18 +63,18 @@ def apply_replay(connection: Connection, job_id: int, *, reason: str, by: str) -
             rebuilds += rebuilt
             if rebuilt:
                 continue
-            anew: dict[int, list[str]] = dict(details["to_make_anew"])
+            anew = details["to_make_anew"]
+            segments_left += anew["left"]
             replays.distrust_segments(
-                connection, details["dataset"], details["subject_key"], segments=sorted(anew)
+                connection, details["dataset"], details["subject_key"], segments=anew["segments"]
             )
-            uris = {uri for own in anew.values() for uri in own}
             queued |= {
                 uri
-                for uri in sorted(uris)
+                for uri in anew["files"]
                 if files.reingest_file(connection, uri, reason=reason, by=by) is not None
             }
         after = [str(chunks[-1].chunk_no)]
     replays.note_backfill_applied(
         connection, job_id, files=len(queued), rebuilds=rebuilds, reason=reason, by=by
     )
-    return Applied(len(queued), rebuilds)
+    return Applied(len(queued), rebuilds, segments_left)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # What a chunk says of itself is stored in its row.
 MAX_DETAILS_BYTES = 90_000
+_FEWEST_FINDINGS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +177,10 @@ def resolved(connection: Connection, spec: ReplaySpec, datasets: Mapping[str, Da
 
 
 def _document(found: SubjectReplayed) -> dict[str, Any]:
-    """What was found, with as many findings as there is room for; all are counted."""
+    """What was found, with as many findings and segments to make anew as there is room for; all are counted.
+
+    Segments come before findings: what is not kept of them cannot be taken over, and is `left`.
+    """
     counts = {
         name: getattr(found, name)
         for name in (
@@ -185,7 +189,17 @@ def _document(found: SubjectReplayed) -> dict[str, Any]:
         )
     }
     findings = [asdict(each) for each in found.findings]
-    anew = [[at_us, sorted(files)] for at_us, files in sorted(found.to_make_anew.items())]
-    while len(json.dumps([findings, anew])) > MAX_DETAILS_BYTES and (findings or anew):
-        findings, anew = findings[: len(findings) // 2], anew[: len(anew) // 2]
-    return counts | {"findings": findings, "to_make_anew": anew}
+    # Without a file that can be read again nothing makes a segment anew.
+    segments = sorted(at_us for at_us, files in found.to_make_anew.items() if files)
+
+    def document() -> dict[str, Any]:
+        files = sorted({uri for at_us in segments for uri in found.to_make_anew[at_us]})
+        anew = {"segments": segments, "files": files, "left": len(found.to_make_anew) - len(segments)}
+        return {"findings": findings, "to_make_anew": anew}
+
+    while len(json.dumps(document())) > MAX_DETAILS_BYTES and (findings or segments):
+        if len(findings) > _FEWEST_FINDINGS or not segments:
+            findings = findings[: len(findings) // 2]
+        else:
+            segments = segments[: len(segments) // 2]
+    return counts | document()

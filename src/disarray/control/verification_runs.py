@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedSubject:
-    """A subject that is known, the readings it has, and when it was last verified, by which run."""
+    """A subject that is known, the readings it has, and when it was last verified, by which run, with what verdict."""
 
     subject_key: str
     readings: int
     verified_at: datetime | None
     verification_id: UUID | None
+    verdict: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

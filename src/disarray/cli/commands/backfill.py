@@ -28,6 +28,7 @@ from disarray.cli.support.signals import stop_on_signals
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
+    from disarray.backfill.applying import Applied
     from disarray.backfill.description import BackfillSpec
     from disarray.config import Config
     from disarray.control.connections import Connection
@@ -339,29 +340,41 @@ def apply_differences(
         show_backfill(connection, job_id=job_id)
         applied = apply_replay(connection, job_id, reason=reason, by=by)
     print_decision(
-        {"job_id": job_id, "files": applied.files, "rebuilds": applied.rebuilds},
-        [applied_sentence(applied.files, applied.rebuilds)],
+        {
+            "job_id": job_id,
+            "files": applied.files,
+            "rebuilds": applied.rebuilds,
+            "segments_left": applied.segments_left,
+        },
+        applied_sentences(applied),
         dry_run=dry_run,
         as_json=as_json,
     )
 
 
-def applied_sentence(files: int, rebuilds: int) -> str:
-    """What was queued, for people."""
+def applied_sentences(applied: Applied) -> list[str]:
+    """What was queued, and what was not, for people."""
     from disarray.cli.support.rendering import counted
 
-    if not files and not rebuilds:
-        return "Nothing differs that could be read again; nothing is queued."
-    queued = [counted(files, "file") + " to be read again"] if files else []
-    queued += [counted(rebuilds, "rebuild")] if rebuilds else []
-    return f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"
+    queued = [counted(applied.files, "file") + " to be read again"] if applied.files else []
+    queued += [counted(applied.rebuilds, "rebuild")] if applied.rebuilds else []
+    found = ["Nothing differs that could be read again; nothing is queued."]
+    if queued:
+        found = [f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"]
+    if applied.segments_left:
+        found.append(
+            f"Left as they are: {counted(applied.segments_left, 'segment')}, of which no file can be read again, or "
+            "which are too many for one replay. Check again after it"
+        )
+    return found
 
 
 def _apply(connection: Connection, job_id: int, *, reason: str, by: str) -> None:
     from disarray.backfill.applying import apply_replay
 
     applied = apply_replay(connection, job_id, reason=reason, by=by)
-    typer.echo(applied_sentence(applied.files, applied.rebuilds), err=True)
+    for sentence in applied_sentences(applied):
+        typer.echo(sentence, err=True)
 
 
 def _end_check(connection: Connection, job_id: int, *, budget: str | None, by: str) -> None:

@@ -205,9 +205,11 @@ def as_document(report: VerificationReport, *, is_identical: bool) -> dict[str, 
     """The whole report for programs; a float comes with its hexadecimal form, which no reader rounds."""
     return {
         "identical": is_identical,
+        "is_part": _is_part(report),
         "subjects": {
             "verified": report.subjects,
             "verified_before": report.verified_before,
+            "not_identical_before": report.verdicts_before,
             "left": report.subjects_left,
         },
         "compared": _compared(report),
@@ -227,7 +229,12 @@ def describe(report: VerificationReport, *, is_identical: bool) -> Iterator[Tabl
     yield f"verify: {_verdict(report, is_identical=is_identical)}"
     yield f"compared: {compared}"
     if report.verified_before:
-        yield f"{report.verified_before:,} subjects were verified before this run was broken off"
+        found = ", ".join(
+            f"{name.replace('_', ' ')}: {count:,}" for name, count in report.verdicts_before.items()
+        )
+        yield f"{report.verified_before:,} subjects were verified before this run was broken off" + (
+            f"; {found}" if found else ""
+        )
     if report.subjects_left:
         yield f"time ran out: {report.subjects_left:,} subjects are left, and come first in the next run with --budget"
     yield from _shown(report.differences, DIFFERENCE_COLUMNS, "differences")
@@ -255,10 +262,16 @@ def _compared(report: VerificationReport) -> dict[str, int]:
 
 def _verdict(report: VerificationReport, *, is_identical: bool) -> str:
     if is_identical:
-        return "identical, but for what is sealed" if report.sealed else "identical"
-    if report.differences:
+        verdict = "identical, as far as it was recomputed" if _is_part(report) else "identical"
+        return f"{verdict}, but for what is sealed" if report.sealed else verdict
+    before = report.verdicts_before
+    if report.differences or "different" in before:
         return "DIFFERENT"
-    return "not final" if report.not_compared else "not proven"
+    return "not final" if report.not_compared or "not_final" in before else "not proven"
+
+
+def _is_part(report: VerificationReport) -> bool:
+    return report.is_part or report.subjects_left > 0
 
 
 def _exact(value: float | str | None) -> str:

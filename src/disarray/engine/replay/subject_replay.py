@@ -23,7 +23,6 @@ from disarray.model.description.versions import unchanged_names
 from disarray.model.fragments import FragmentEntry, FragmentState
 from disarray.model.packing import pack_by_weight, task_count
 from disarray.model.replay_finding import FindingKind, ReplayFinding
-from disarray.model.segments import FIRST_US
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -123,17 +122,19 @@ class _SubjectReplay:
         every: Sequence[Row] = self.stored.segments.get(self.dataset.name, ())
         within = [row for row in every if from_us <= row["segment_us"] <= to_us]
         rows = sorted(within, key=lambda row: row["segment_us"])
-        bases = self._bases(rows)
-        for number, group in enumerate(_slices(rows)):
+        bases = self._bases(from_us)
+        slices = _slices(rows)
+        # From one end of the span to the other: what the files say where nothing is stored is found as well.
+        starts = [from_us, *(group[0]["segment_us"] for group in slices[1:]), to_us + 1]
+        for number, group in enumerate(slices):
             folder = self.folder / f"{number:05d}"
             folder.mkdir()
-            self._replay_slice(group, bases, folder)
+            self._replay_slice(group, bases, folder, first_us=starts[number], last_us=starts[number + 1] - 1)
             self.on_step()
         return self.result
 
-    def _bases(self, rows: Sequence[Row]) -> CarriedBases:
+    def _bases(self, first_us: int) -> CarriedBases:
         """What bases are carried on from: the pieces before the first segment, of metrics that mean the same."""
-        first_us = rows[0]["segment_us"] if rows else FIRST_US
         seeds = replays.load_last_summaries(
             self.connection, self.dataset.name, self.subject_key, before_us=first_us
         )
@@ -157,8 +158,10 @@ class _SubjectReplay:
             stale_from_us=self.stored.stale_from_us.get(self.dataset.name),
         )
 
-    def _replay_slice(self, rows: Sequence[Row], bases: CarriedBases, folder: Path) -> None:
-        name, first_us, last_us = self.dataset.name, rows[0]["segment_us"], rows[-1]["segment_us"]
+    def _replay_slice(
+        self, rows: Sequence[Row], bases: CarriedBases, folder: Path, *, first_us: int, last_us: int
+    ) -> None:
+        name = self.dataset.name
         with snapshot(self.connection):
             self._refuse_overtaken()
             summaries = replays.load_span_summaries(
@@ -213,11 +216,11 @@ class _SubjectReplay:
         summaries: Sequence[Row],
         parts: Sequence[Row],
     ) -> list[SegmentReplay]:
-        """The segments of a slice: those that are stored, and those of which the files say something now."""
+        """The segments of a slice: of which anything is stored, or of which the files say something now."""
         of_rows = {row["segment_us"]: row for row in rows}
         of_summaries, of_parts = _by_segment(summaries), _by_segment(parts)
         found = []
-        for segment_us in sorted({*of_rows, *sources.fresh} - self.sealed):
+        for segment_us in sorted({*of_rows, *of_summaries, *of_parts, *sources.fresh} - self.sealed):
             fresh = tuple(sources.fresh.get(segment_us, ()))
             stands_in = self._standing_in(
                 segment_us, {each.entry.order_key for each in fresh}, sources.failed
@@ -290,11 +293,11 @@ class _SubjectReplay:
 
 
 def _slices(rows: Sequence[Row]) -> list[list[Row]]:
-    """The segments in order, cut where they add up to more than is held at a time."""
-    found: list[list[Row]] = []
+    """The segments in order, cut where they add up to more than is held at a time; one slice at least."""
+    found: list[list[Row]] = [[]]
     held = 0
     for row in rows:
-        if not found or held + row["readings"] > SLICE_READINGS:
+        if found[-1] and held + row["readings"] > SLICE_READINGS:
             found.append([])
             held = 0
         found[-1].append(row)

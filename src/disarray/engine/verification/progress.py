@@ -31,10 +31,6 @@ class Progress:
         """Since it began."""
         return self.clock() - self._began
 
-    def seconds_for(self, readings: int) -> float:
-        """How long so many more readings will take, by what was done so far; 0 while nothing was."""
-        return self.seconds * readings / self.done if self.done else 0.0
-
     def advance(self, readings: int) -> None:
         """So many more readings are done."""
         self.done = min(self.done + readings, self.readings)

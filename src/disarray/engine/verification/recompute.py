@@ -177,10 +177,17 @@ class Recompute:
             self.report.readings += sum(row["readings"] for row in rows) - sum(kept)
 
     def _note(self, found: Iterable[Difference]) -> None:
-        """Keep the first of each kind, in the order of subjects and time."""
+        """Keep the first of each kind, in the order of subjects and time, and one at least of each subject.
+
+        What one subject has too much of hides nothing of another: each has a verdict of its own.
+        """
         kinds: dict[str, list[Difference]] = defaultdict(list)
         for each in found:
             kinds[each.what].append(each)
         for some in kinds.values():
             some.sort(key=lambda each: (each.subject_key, each.segment_us or 0, each.name, each.channel))
-            self.report.differences += some[:MAX_LISTED]
+            first = {each.subject_key: each for each in reversed(some)}
+            listed = some[:MAX_LISTED]
+            heard = {each.subject_key for each in listed}
+            self.report.differences += listed
+            self.report.differences += [first[key] for key in sorted(first.keys() - heard)]

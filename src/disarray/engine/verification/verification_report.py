@@ -36,7 +36,11 @@ class VerificationReport:
 
     subjects: int = 0
     subjects_left: int = 0  # for which the time was too short
+    is_part: bool = False  # some segments or datasets were left out, and are believed
     verified_before: int = 0  # by the same run, before it was broken off
+    verdicts_before: dict[str, int] = field(
+        default_factory=dict
+    )  # of these, but for those that are identical
     files: int = 0
     readings: int = 0
     segments: int = 0
@@ -50,9 +54,11 @@ class VerificationReport:
     def is_identical(self, *, allow_vanished: bool = False) -> bool:
         """Whether everything is stored as the files say; sources that are gone count only if that is allowed.
 
-        Sealed segments prove nothing either way: report `sealed` beside the answer.
+        Sealed segments prove nothing either way: report `sealed` beside the answer. What a run found before it was
+        broken off counts, as it was judged then.
         """
-        return not (self.differences or self.not_compared or (self.unproven and not allow_vanished))
+        unproven = self.unproven and not allow_vanished
+        return not (self.differences or self.not_compared or unproven or self.verdicts_before)
 
     def marks(self) -> tuple[int, int, int]:
         """How much was found so far."""

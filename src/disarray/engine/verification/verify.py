@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from disarray.control.verification_runs import list_verified_subjects
 from disarray.engine.verification.comparison import Difference
 from disarray.engine.verification.progress import Progress
 from disarray.engine.verification.recompute import Recompute
+from disarray.engine.verification.record import Verdict
 from disarray.engine.verification.selection import EVERYTHING
 from disarray.engine.verification.sources import Unproven, accepted_files, dataset_of
 from disarray.engine.verification.stored_page import load_page
@@ -60,11 +61,15 @@ def verify(
     Before each page of subjects `may_go_on` is asked, before each wave of tasks `must_stop`.
     What is found out about a subject goes into the record at once; subjects that are in it already are left out.
     """
-    report = VerificationReport()
+    report = VerificationReport(is_part=not selection.is_everything or dataset is not None)
     subjects = list_verified_subjects(connection, subject_key)
     if record is not None:
         done = [each for each in subjects if each.verification_id == record.verification_id]
         report.verified_before = len(done)
+        verdicts = Counter(each.verdict for each in done if each.verdict is not None)
+        report.verdicts_before = {
+            name: verdicts[name] for name in sorted(verdicts) if name != Verdict.IDENTICAL
+        }
         subjects = [each for each in subjects if each.verification_id != record.verification_id]
         record.start(connection, subjects)
         if record.refusal is not None:
@@ -83,17 +88,20 @@ def verify(
         on_step=on_step,
     )
     misplaced = _misplaced(connection, datasets, subject_key=subject_key, dataset=dataset)
-    begun = 0
+    begun = begun_readings = 0
     for page in _pages(subjects, is_timed=budget_seconds is not None):
         if not may_go_on():
             break
-        expected = run.progress.seconds_for(sum(each.readings for each in page))
+        own_readings = sum(each.readings for each in page)
+        # By subjects whole: of a sample, far fewer readings are recomputed than they have.
+        expected = run.progress.seconds * own_readings / max(begun_readings, 1)
         if begun and budget_seconds is not None and run.progress.seconds + expected > budget_seconds:
             break
         marks = report.marks()
         span = f"subjects {begun + 1:,} to {begun + len(page):,} of {len(subjects):,}"
         run.verify_page([each.subject_key for each in page], span)
         begun += len(page)
+        begun_readings += own_readings
         if record is not None:
             record.note(connection, page, [report.since(marks), misplaced])
     report.subjects, report.subjects_left = begun, len(subjects) - begun

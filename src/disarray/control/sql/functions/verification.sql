@@ -1,7 +1,7 @@
 -- All that is stored about one subject, for a recompute that believes none of it, and what came of such recomputes.
 
 create function disarray.list_verified_subjects(p_subject_key text default null)
-returns table (subject_key text, readings bigint, verified_at timestamptz, verification_id uuid)
+returns table (subject_key text, readings bigint, verified_at timestamptz, verification_id uuid, verdict text)
 language sql
 stable
 security definer
@@ -26,14 +26,15 @@ select
     known.subject_key,
     sum(known.readings)::bigint,
     noted.verified_at,
-    noted.verification_id
+    noted.verification_id,
+    noted.verdict
 from known
 left join subject_verification as noted on known.subject_key = noted.subject_key
-group by known.subject_key, noted.verified_at, noted.verification_id
+group by known.subject_key, noted.verified_at, noted.verification_id, noted.verdict
 order by known.subject_key
 $$;
 comment on function disarray.list_verified_subjects(text) is
-    'Every subject of which a file was announced or a reading is kept, how many readings that are, and when it was last verified.';
+    'Every subject of which a file was announced or a reading is kept, how many readings that are, and when it was last verified, with what verdict.';
 
 create function disarray.start_verification(p_verification_id uuid, p_selection jsonb, p_subjects bigint, p_readings bigint)
 returns void
@@ -121,10 +122,47 @@ language sql
 security definer
 set search_path = disarray, pg_temp
 as $$
+with given as (
+    select
+        p_subject_key as subject_key,
+        p_verdict as verdict,
+        p_finding_count as finding_count,
+        p_findings as findings
+    union all
+    -- What was left out of this run may be what differed: only one that leaves nothing out takes that back.
+    select
+        former.subject_key,
+        former.verdict,
+        former.finding_count,
+        former.findings
+    from subject_verification as former
+    where
+        former.subject_key = p_subject_key
+        and former.verdict = 'different'
+        and p_verdict <> 'different'
+        and exists (
+            select
+            from verification as run
+            where
+                run.verification_id = p_verification_id
+                and run.selection ?| array['since', 'sample', 'dataset']
+        )
+)
+
 insert into subject_verification as noted (
     subject_key, verification_id, verified_at, verdict, readings, finding_count, findings
 )
-values (p_subject_key, p_verification_id, clock(), p_verdict, p_readings, p_finding_count, p_findings)
+select
+    given.subject_key,
+    p_verification_id,
+    clock(),
+    given.verdict,
+    p_readings,
+    given.finding_count,
+    given.findings
+from given
+order by given.verdict = 'different' desc
+limit 1
 on conflict (subject_key) do update set
     verification_id = excluded.verification_id,
     verified_at = excluded.verified_at,
@@ -134,7 +172,8 @@ on conflict (subject_key) do update set
     findings = excluded.findings
 $$;
 comment on function disarray.note_subject_verification(uuid, text, text, bigint, bigint, jsonb) is
-    'Write down what a verification found out about one subject; what an earlier one did is replaced.';
+    'Write down what a verification found out about one subject; what an earlier one did is replaced. That a subject differs is taken '
+    'back only by a run that leaves nothing of it out.';
 
 create function disarray.end_verification(p_verification_id uuid)
 returns void
