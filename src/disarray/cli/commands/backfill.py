@@ -1,4 +1,4 @@
-"""`disarray backfill`: long work on a table in chunks, slow enough for the others, resumable and verified."""
+"""`disarray backfill`: long work in chunks, slow enough for the others, resumable and verified."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def check(
         str | None, typer.Option(help="How far back, such as '30 d'; the whole history if not given.")
     ] = None,
     datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", "--datasets", help="Only this one; may be repeated.")
+        list[str] | None, typer.Option("--dataset", help="Only this one; may be repeated.")
     ] = None,
     subjects: Annotated[
         list[str] | None, typer.Option("--subject", help="Only this one; may be repeated.")
@@ -333,6 +333,7 @@ def apply_differences(
 ) -> None:
     """Take over what a replay found: the files concerned are read again, and the ledger tells what changes."""
     from disarray.backfill.applying import apply_replay
+    from disarray.cli.support.backfill_report import applied_sentence
     from disarray.queries.backfills import show_backfill
 
     with decision(context, dry_run=dry_run) as connection:
@@ -346,19 +347,9 @@ def apply_differences(
     )
 
 
-def applied_sentence(files: int, rebuilds: int) -> str:
-    """What was queued, for people."""
-    from disarray.cli.support.rendering import counted
-
-    if not files and not rebuilds:
-        return "Nothing differs that could be read again; nothing is queued."
-    queued = [counted(files, "file") + " to be read again"] if files else []
-    queued += [counted(rebuilds, "rebuild")] if rebuilds else []
-    return f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"
-
-
 def _apply(connection: Connection, job_id: int, *, reason: str, by: str) -> None:
     from disarray.backfill.applying import apply_replay
+    from disarray.cli.support.backfill_report import applied_sentence
 
     applied = apply_replay(connection, job_id, reason=reason, by=by)
     typer.echo(applied_sentence(applied.files, applied.rebuilds), err=True)
@@ -428,5 +419,6 @@ def _work(
 
 
 def _print_detached(job_id: int, *, as_json: bool) -> None:
-    sentence = f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
-    print_decision({"job_id": job_id}, [sentence], dry_run=False, as_json=as_json)
+    from disarray.cli.support.backfill_report import detached_sentence
+
+    print_decision({"job_id": job_id}, [detached_sentence(job_id)], dry_run=False, as_json=as_json)
