@@ -96,7 +96,7 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         yield "  verdict      none yet"
         return
     details: dict[str, Any] = job.verdict_details or {}
-    noun = "row" if job.kind == "update" else "reading"
+    noun = "reading" if job.kind in _BY_SUBJECT else "row"
     compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], noun)} compared"
     yield f"  verdict      {job.verdict}: {compared}"
     if job.kind == "replay" and not details["chunks"]:
