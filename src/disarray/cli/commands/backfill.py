@@ -265,7 +265,8 @@ def check(
     context: typer.Context,
     *,
     last: Annotated[
-        str | None, typer.Option(help="How far back, such as '30 d'; the whole history if not given.")
+        str | None,
+        typer.Option(help="How far back from now, such as '30 d'; the whole history if not given."),
     ] = None,
     datasets: Annotated[
         list[str] | None, typer.Option("--dataset", help="Only this one; may be repeated.")
