@@ -57,7 +57,7 @@ set search_path = disarray, pg_temp
 as $$
 begin
     -- Workers come one after the other: the second finds what the first has written.
-    perform pg_advisory_xact_lock(hashtextextended('disarray.scheduled_verification', 0));
+    perform enter_gate('scheduled verification');
     if exists (
         select
         from verification as former
