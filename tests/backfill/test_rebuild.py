@@ -115,6 +115,8 @@ def test_subjects_are_moved_one_after_the_other_and_compared(
     assert [tool for tool, _ in plant.commits_that_redefined()] == list(TOOLS)
     totals = "select sum(total_int) from disarray.segment_metric where metric = 'good_total'"
     assert plant.rows(totals) == [(2 * 3 * 2 * 60,)]
+    again = run(tmp_path, dsn, "rebuild", "--as-job", "--json")
+    assert json.loads(again.stdout)["job_id"] is None, "where nothing waits, no job is started"
 
 
 def test_a_subject_that_cannot_be_moved_is_a_dead_chunk_with_its_reason_and_the_others_go_on(

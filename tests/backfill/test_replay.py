@@ -143,6 +143,9 @@ def test_a_span_and_some_subjects_alone_are_replayed_from_a_file_of_a_job(
     assert (done.returncode, checked(done)["chunks_done"]) == (0, 1), done.stderr
     done = run("backfill", "check", "--last", "1 s", "--json")
     assert (done.returncode, checked(done)["chunks_done"]) == (0, 0), done.stderr
+    assert "nothing is stored of what was asked for" in run("backfill", "show", "2").stdout
+    done = run("backfill", "check", "--subject", "T22")
+    assert (done.returncode, "did you mean 'T2'?" in done.stderr) == (1, True), done.stderr
 
 
 def test_a_description_that_is_not_in_force_is_compared_and_not_applied(

@@ -81,6 +81,18 @@ def test_a_table_that_is_there_already_is_loaded_and_show_says_how_far(
     assert "Nothing is new" in ran(run, "run", "historian", "--once")
 
 
+def test_a_source_with_a_buffer_says_how_far_it_was_read_and_what_is_read_again(
+    run: Run, project: Connection, tmp_path: Path
+) -> None:
+    (tmp_path / "disarray.toml").write_text(DESCRIPTION + WATERMARKS["buffer"])
+    ran(run, "run", "historian", "--once")
+    [listed] = json.loads(ran(run, "list", "--json"))
+    shown = ran(run, "show", "historian")
+    assert f"Read up to: {listed['cursor_to'][:10]} " in shown
+    assert "reads the last 10 min before that again" in shown
+    assert "Settled" not in shown
+
+
 def test_a_name_that_is_not_known_is_answered_with_the_nearest(run: Run, project: Connection) -> None:
     assert "did you mean 'historian'?" in ran(run, "show", "historan", code=1)
 

@@ -20,6 +20,7 @@ from disarray.control import (
     audit_intake,
     audit_ledger,
     backfill_chunks,
+    backfill_verifications,
     backfills,
     blacklist,
     catalog,
@@ -582,11 +583,11 @@ def everything_about_backfills(session: Connection) -> set[str]:
         == "running"
     )
     assert (fail(is_to_blame=True), fail(is_to_blame=True)) == ("dead", "dead")
-    fence = backfills.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
+    fence = backfill_verifications.claim_backfill_verification(session, job_id, holder, lease_seconds=60)
     assert fence is not None
-    backfills.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
+    backfill_verifications.renew_backfill_verification(session, job_id, holder, fence=fence, lease_seconds=60)
     assert [job.job_id for job in backfills.list_active_backfills(session)] == [job_id]
-    backfills.record_backfill_verdict(
+    backfill_verifications.record_backfill_verdict(
         session, job_id, holder, fence=fence, verdict=backfills.Verdict.INCOMPLETE, details={}
     )
     backfills.stop_backfill(session, job_id, "late")

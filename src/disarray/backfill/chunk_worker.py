@@ -17,7 +17,7 @@ from disarray.backfill.health import Strain, hold_of
 from disarray.backfill.pacing import Pace, next_pace, retry_delay
 from disarray.backfill.user_database.session import load_strain, make_durable
 from disarray.backfill.verification import judge_job
-from disarray.control import backfill_chunks, backfills
+from disarray.control import backfill_chunks, backfill_verifications, backfills
 from disarray.control.backfill_chunks import ChunkResult, ClaimOutcome, FailureLimits, HeldChunk
 from disarray.control.connections import transaction
 from disarray.errors import (
@@ -104,7 +104,7 @@ class ChunkWorker:
     def verify(self, *, is_asked_for: bool = False) -> bool:
         """Compare the whole and store the verdict; False where a chunk has not ended or somebody else does it."""
         control, job_id = self._session.control, self._session.job_id
-        fence = backfills.claim_backfill_verification(
+        fence = backfill_verifications.claim_backfill_verification(
             control, job_id, self._holder, lease_seconds=self._lease_seconds, is_asked_for=is_asked_for
         )
         if fence is None:
@@ -112,7 +112,7 @@ class ChunkWorker:
         failpoint("backfill.verifying", control)
 
         def renew(connection: Connection) -> None:
-            backfills.renew_backfill_verification(
+            backfill_verifications.renew_backfill_verification(
                 connection, job_id, self._holder, fence=fence, lease_seconds=self._lease_seconds
             )
 
@@ -122,7 +122,7 @@ class ChunkWorker:
             failpoint("backfill.judged", control)
             with transaction(control):
                 make_durable(control)
-                backfills.record_backfill_verdict(
+                backfill_verifications.record_backfill_verdict(
                     control, job_id, self._holder, fence=fence, verdict=verdict, details=details
                 )
         except LeaseLostError as error:

@@ -46,12 +46,7 @@ class RebuildKind:
     def extent(self, connection: Connection) -> Extent:
         """The subjects that wait for the definition in force."""
         found = rebuilds.measure_pending_rebuilds(connection, **self._chosen)
-        last = (
-            None
-            if found.last_subject_key is None or found.last_dataset is None
-            else (found.last_subject_key, found.last_dataset)
-        )
-        return Extent(last=last, rows=found.readings, is_estimate=False, bytes=0)
+        return Extent(last=found.last, rows=found.readings, is_estimate=False, bytes=0)
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int

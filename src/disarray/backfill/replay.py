@@ -59,12 +59,7 @@ class ReplayKind:
     def extent(self, connection: Connection) -> Extent:
         """How many readings the span has, and the last subject of it."""
         found = replays.measure_replay(connection, **self._chosen)
-        last = (
-            None
-            if found.last_subject_key is None or found.last_dataset is None
-            else (found.last_subject_key, found.last_dataset)
-        )
-        return Extent(last=last, rows=found.readings, is_estimate=False, bytes=0)
+        return Extent(last=found.last, rows=found.readings, is_estimate=False, bytes=0)
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int

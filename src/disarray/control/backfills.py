@@ -1,4 +1,4 @@
-"""Backfills: jobs, how fast they may go, what operators decide, and what verification found."""
+"""Backfills: jobs, how fast they may go, and what operators decide."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
 
-from disarray.control.calls import call, fetch_records, fetch_value, find_value
+from disarray.control.calls import call, fetch_records, fetch_value
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from disarray.control.connections import Connection
-    from disarray.control.queue import Holder
 
 
 class BackfillState(StrEnum):
@@ -150,46 +149,6 @@ def stop_backfill(connection: Connection, job_id: int, reason: str) -> None:
 def note_backfill_hold(connection: Connection, job_id: int, held_by: str | None, reason: str | None) -> None:
     """Keep what holds a job back right now; None: nothing does."""
     call(connection, "select disarray.note_backfill_hold(%s, %s, %s)", (job_id, held_by, reason))
-
-
-def claim_backfill_verification(
-    connection: Connection, job_id: int, holder: Holder, *, lease_seconds: int, is_asked_for: bool = False
-) -> int | None:
-    """Take the turn to verify a job: the fence; None where it is not due or another verifies it."""
-    return find_value(
-        connection,
-        int,
-        "select disarray.claim_backfill_verification(%s, %s, %s, %s, %s)",
-        (job_id, holder.instance_name, holder.incarnation, lease_seconds, is_asked_for),
-    )
-
-
-def renew_backfill_verification(
-    connection: Connection, job_id: int, holder: Holder, *, fence: int, lease_seconds: int
-) -> None:
-    """Keep the turn to verify for longer, or `LeaseLostError`."""
-    call(
-        connection,
-        "select disarray.renew_backfill_verification(%s, %s, %s, %s, %s)",
-        (job_id, holder.instance_name, holder.incarnation, fence, lease_seconds),
-    )
-
-
-def record_backfill_verdict(
-    connection: Connection,
-    job_id: int,
-    holder: Holder,
-    *,
-    fence: int,
-    verdict: Verdict,
-    details: Mapping[str, Any],
-) -> None:
-    """Keep what verification found, and end the job."""
-    call(
-        connection,
-        "select disarray.record_backfill_verdict(%s, %s, %s, %s, %s, %s)",
-        (job_id, holder.instance_name, holder.incarnation, fence, str(verdict), Jsonb(dict(details))),
-    )
 
 
 def decide_backfill(

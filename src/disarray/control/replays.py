@@ -36,6 +36,13 @@ class ReplayExtent:
     last_subject_key: str | None
     last_dataset: str | None
 
+    @property
+    def last(self) -> tuple[str, str] | None:
+        """The last subject and its dataset, in the order of chunks."""
+        if self.last_subject_key is None or self.last_dataset is None:
+            return None
+        return self.last_subject_key, self.last_dataset
+
 
 @dataclass(frozen=True)
 class FindingRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from psycopg.types.json import Jsonb
@@ -22,14 +21,6 @@ if TYPE_CHECKING:
 
 # A position in the order of the key, as the program writes it.
 Key = list[Any]
-
-
-class LoadState(StrEnum):
-    """As in the enum ``source_load_state``."""
-
-    RUNNING = "running"
-    DONE = "done"
-    ABANDONED = "abandoned"
 
 
 @dataclass(frozen=True)
@@ -68,7 +59,7 @@ class LoadRecord:
 
     pipeline_name: str
     table_name: str
-    state: str
+    state: str  # of the enum source_load_state
     chunks_done: int
     chunks_cut: int
     is_cut: bool

@@ -1,4 +1,4 @@
-"""`disarray backfill`: long work on a table in chunks, slow enough for the others, resumable and verified."""
+"""`disarray backfill`: long work in chunks, slow enough for the others, resumable and verified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from disarray.cli.support.signals import stop_on_signals
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
-    from disarray.backfill.applying import Applied
     from disarray.backfill.description import BackfillSpec
     from disarray.config import Config
     from disarray.control.connections import Connection
@@ -266,10 +265,11 @@ def check(
     context: typer.Context,
     *,
     last: Annotated[
-        str | None, typer.Option(help="How far back, such as '30 d'; the whole history if not given.")
+        str | None,
+        typer.Option(help="How far back from now, such as '30 d'; the whole history if not given."),
     ] = None,
     datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", "--datasets", help="Only this one; may be repeated.")
+        list[str] | None, typer.Option("--dataset", help="Only this one; may be repeated.")
     ] = None,
     subjects: Annotated[
         list[str] | None, typer.Option("--subject", help="Only this one; may be repeated.")
@@ -334,6 +334,7 @@ def apply_differences(
 ) -> None:
     """Take over what a replay found: the files concerned are read again, and the ledger tells what changes."""
     from disarray.backfill.applying import apply_replay
+    from disarray.cli.support.backfill_report import applied_sentences
     from disarray.queries.backfills import show_backfill
 
     with decision(context, dry_run=dry_run) as connection:
@@ -352,25 +353,9 @@ def apply_differences(
     )
 
 
-def applied_sentences(applied: Applied) -> list[str]:
-    """What was queued, and what was not, for people."""
-    from disarray.cli.support.rendering import counted
-
-    queued = [counted(applied.files, "file") + " to be read again"] if applied.files else []
-    queued += [counted(applied.rebuilds, "rebuild")] if applied.rebuilds else []
-    found = ["Nothing differs that could be read again; nothing is queued."]
-    if queued:
-        found = [f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"]
-    if applied.segments_left:
-        found.append(
-            f"Left as they are: {counted(applied.segments_left, 'segment')}, of which no file can be read again, or "
-            "which are too many for one replay. Check again after it"
-        )
-    return found
-
-
 def _apply(connection: Connection, job_id: int, *, reason: str, by: str) -> None:
     from disarray.backfill.applying import apply_replay
+    from disarray.cli.support.backfill_report import applied_sentences
 
     applied = apply_replay(connection, job_id, reason=reason, by=by)
     for sentence in applied_sentences(applied):
@@ -441,5 +426,6 @@ def _work(
 
 
 def _print_detached(job_id: int, *, as_json: bool) -> None:
-    sentence = f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
-    print_decision({"job_id": job_id}, [sentence], dry_run=False, as_json=as_json)
+    from disarray.cli.support.backfill_report import detached_sentence
+
+    print_decision({"job_id": job_id}, [detached_sentence(job_id)], dry_run=False, as_json=as_json)

@@ -64,6 +64,7 @@ def rebuild(
 ) -> None:
     """Put the definitions of disarray.toml in force, and queue what has to be made anew under them."""
     with extra_installed("worker", purpose="`rebuild`"):
+        from disarray.cli.support.backfill_report import detached_sentence
         from disarray.control.definitions import queue_rebuilds
         from disarray.queries.project import configured_datasets
         from disarray.store.belonging import belonging_files, queue_moves
@@ -85,7 +86,7 @@ def rebuild(
                 register(connection, each, is_on_purpose=dataset is not None, queues=not as_job)
                 if not as_job:
                     queued += queue_rebuilds(connection, dataset=each.name, subject_key=subject)
-            if as_job:
+            if as_job and any(each.subjects for each in rebuilds):
                 job_id = _start_job(connection, config, chosen, subject, by=by)
             moves = queue_moves(connection, datasets.values(), is_asked_for=True)
     if as_json:
@@ -115,9 +116,7 @@ def rebuild(
             f"{counted(moves, 'file')} queued to be moved; a worker does it next. Or run: disarray ingest"
         )
     if job_id is not None:
-        typer.echo(
-            f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
-        )
+        typer.echo(detached_sentence(job_id))
     if queued:
         typer.echo(f"{counted(queued, 'rebuild')} queued; a worker does them next. Or run: disarray ingest")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, assert_never
 
 import typer
 
@@ -16,6 +16,7 @@ from disarray.errors import ConfigError
 if TYPE_CHECKING:
     from disarray.control.sources import SourceDecision
     from disarray.model.description.table_source import TableSource
+    from disarray.queries.sources import Source
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -66,13 +67,12 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
             f"Source {name} was never read. A worker reads it, or run: disarray source run {name} --once"
         )
         return
-    settled = _shown_cursor(known.settled[0]) if known.settled else "nothing yet"
     typer.echo(
         f"{name} reads {source.table_name} by watermark = '{source.watermark}': "
         f"{counted(known.rows_taken, 'row')} delivered, "
         f"{known.rows_duplicate:,} had come before, {known.rows_rejected:,} rejected."
     )
-    typer.echo(f"Settled up to: {settled}. Transactions waited for: {known.open_transactions:,}.")
+    typer.echo(_progress_sentence(source, known))
     if known.initial_load is not None:
         for line in load_lines(known.initial_load):
             typer.echo(line)
@@ -300,6 +300,31 @@ def _described(context: typer.Context, name: str) -> TableSource:
 
     config = configuration(context)
     return find_source(configured_sources(config, configured_datasets(config)), name)
+
+
+def _progress_sentence(source: TableSource, known: Source) -> str:
+    """How far a source is read, and what its next extract reads again."""
+    from disarray.model.description.table_source import WatermarkKind
+    from disarray.model.duration import format_duration
+
+    settled = _shown_cursor(known.settled[0]) if known.settled else "nothing yet"
+    # Where a source cannot be read as it is described, it says itself how it is read instead.
+    match WatermarkKind(known.watermark or source.watermark):
+        case WatermarkKind.BUFFER:
+            reached = known.cursor_to and _shown_cursor(known.cursor_to)
+            again = (
+                f"{source.buffer:,} numbers" if source.has_counted_buffer else format_duration(source.buffer)
+            )
+            return (
+                f"Read up to: {reached or 'nothing yet'}. Every extract reads the last {again} before that again, "
+                "and what it knows is not delivered twice."
+            )
+        case WatermarkKind.SNAPSHOT:
+            return "Every extract compares the whole table."
+        case WatermarkKind.TIMESTAMP | WatermarkKind.SEQUENCE:
+            return f"Settled up to: {settled}. Transactions waited for: {known.open_transactions:,}."
+        case other:
+            assert_never(other)
 
 
 def _shown_cursor(value: str) -> str:

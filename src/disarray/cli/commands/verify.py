@@ -108,6 +108,7 @@ def verify(
         from disarray.engine.session import start_session
         from disarray.engine.verification.selection import Selection
         from disarray.engine.verification.verify import verify as recompute
+        from disarray.queries.names import find_subjects
         from disarray.queries.project import configured_datasets
         from disarray.store.lake import Lake
 
@@ -139,6 +140,9 @@ def verify(
             )
         finally:
             session.stop()
+        if subject is not None and not report.files and not report.readings:
+            # A misspelt name has nothing that differs: without this it would be told as identical.
+            find_subjects(connection, datasets, subject_key=subject, dataset=dataset)
         allowed = asked.get("allow_vanished", False)
         is_identical = report.is_identical(allow_vanished=allowed)
         if not is_identical:

@@ -12,6 +12,7 @@ from disarray.control import definitions, status
 from disarray.errors import ConfigError, DurationError
 from disarray.model.duration import parse_duration
 from disarray.model.segments import datetime_of
+from disarray.queries.names import find_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,6 +40,9 @@ def check_spec(
     if datasets:
         asked["datasets"] = sorted({chosen_dataset(described, name).name for name in datasets})
     if subjects:
+        for subject in subjects:
+            # A misspelt name has nothing that differs: without this it would be told as identical.
+            find_subjects(connection, described, subject_key=subject)
         asked["subjects"] = sorted(set(subjects))
     now = datetime_of(status.current_us(connection))
     content = {

@@ -9,11 +9,13 @@ from disarray.cli.support.rendering import counted, shown_instant, shown_moment
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from disarray.backfill.applying import Applied
     from disarray.backfill.starting import BackfillPlan
     from disarray.queries.backfills import Backfill, BackfillDetails
 
 _BAR = 20
 _SHOWN_FINDINGS = 20
+_BY_SUBJECT = ("replay", "rebuild")  # kinds whose chunks are whole subjects, however many readings they have
 
 
 def plan_lines(plan: BackfillPlan) -> Iterator[str]:
@@ -23,10 +25,15 @@ def plan_lines(plan: BackfillPlan) -> Iterator[str]:
     unit = _unit(plan.kind)
     size = f" in {plan.bytes:,} bytes" if plan.bytes else ""
     yield f"  {unit:<10}{about}{plan.rows:,}{size}"
-    yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} {unit} to begin with"
+    if plan.kind in _BY_SUBJECT:
+        yield "  chunks    one for each dataset of a subject"
+    else:
+        yield f"  chunks    {about}{plan.chunks:,} of {plan.chunk_rows:,} {unit} to begin with"
     if plan.expected_seconds is not None:
         yield f"  expected  {plan.expected_seconds:.1f} s"
-    if plan.sample is not None:
+    if plan.sample is not None and plan.kind in _BY_SUBJECT:
+        yield f"  sample    {counted(plan.sample.rows, 'reading')} compared in {plan.sample.seconds:.3f} s"
+    elif plan.sample is not None:
         yield (
             f"  sample    {counted(plan.sample.rows, 'row')} read, {plan.sample.rows_written:,} written in "
             f"{plan.sample.seconds:.3f} s, and rolled back"
@@ -90,9 +97,11 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         yield "  verdict      none yet"
         return
     details: dict[str, Any] = job.verdict_details or {}
-    noun = "row" if job.kind == "update" else "reading"
+    noun = "reading" if job.kind in _BY_SUBJECT else "row"
     compared = f"{counted(details['chunks'], 'chunk')} with {counted(details['rows'], noun)} compared"
     yield f"  verdict      {job.verdict}: {compared}"
+    if job.kind == "replay" and not details["chunks"]:
+        yield "               nothing is stored of what was asked for, so nothing could differ"
     for sentence in (*details["failed"], *details["changed"]):
         yield f"               {sentence}"
 
@@ -114,7 +123,29 @@ def _finding_lines(job: BackfillDetails) -> Iterator[str]:
 
 def _unit(kind: str) -> str:
     """What a kind counts."""
+    if kind in _BY_SUBJECT:
+        return "readings"
     return "subjects" if kind == "republish" else "rows"
+
+
+def applied_sentences(applied: Applied) -> list[str]:
+    """What was queued to take over the findings of a replay, and what was not."""
+    queued = [counted(applied.files, "file") + " to be read again"] if applied.files else []
+    queued += [counted(applied.rebuilds, "rebuild")] if applied.rebuilds else []
+    found = ["Nothing differs that could be read again; nothing is queued."]
+    if queued:
+        found = [f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"]
+    if applied.segments_left:
+        found.append(
+            f"Left as they are: {counted(applied.segments_left, 'segment')}, of which no file can be read again, or "
+            "which are too many for one replay. Check again after it"
+        )
+    return found
+
+
+def detached_sentence(job_id: int) -> str:
+    """Where to look after a job that workers carry out."""
+    return f"job {job_id} waits for the workers; disarray backfill show {job_id} tells how far it is."
 
 
 def duration_text(seconds: float) -> str:

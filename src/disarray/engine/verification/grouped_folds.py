@@ -39,11 +39,6 @@ def fold_groups(
     return folded, fits
 
 
-def group_starts(is_first: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """Where groups begin, from marks at their first members."""
-    return np.flatnonzero(is_first)
-
-
 def _fold_class(
     fold: np.ufunc,
     values: NDArray[Any],
