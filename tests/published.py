@@ -184,9 +184,9 @@ def _series_violations(
             yield f"{span} reaches beyond what was readable"
         if from_us >= limit_us:
             yield f"{span} concerns only what nobody has used"
-        # A summary knows the last reading before a reset, also where the reset is at the same instant and nobody could
-        # read it.
-        if to_us not in shared and not (same(old.at(to_us), span.old) and same(new.at(to_us), span.new)):
+        # A summary knows the value after the last reading before a reset, also where the reset is at the same instant
+        # and nobody could read it: what could be read just before is not kept.
+        if to_us + 1 not in shared and not (same(old.at(to_us), span.old) and same(new.at(to_us), span.new)):
             yield f"{span} ends otherwise: {old.at(to_us)!r} became {new.at(to_us)!r}"
         if from_us not in shared and not (
             same(old.at(from_us), span.first_old) and same(new.at(from_us), span.first_new)
@@ -198,7 +198,6 @@ def _series_violations(
         if at_us < old.instants[0] or at_us > old.instants[-1] or before is None:
             continue
         covering = [span for from_us, to_us, span in bounds if from_us <= at_us <= to_us]
-        is_unread_end = at_us in shared and any(at_us == to_us for _, to_us, _ in bounds)
         if len(covering) > 1:
             yield f"{at_us} is told twice: {covering}"
         if not covering:
@@ -207,8 +206,6 @@ def _series_violations(
             continue
         if not same(before, after):
             changed.add(id(covering[0]))
-        if is_unread_end:
-            continue
         if (message := _told_wrong(covering[0], before, after, is_exact=is_exact)) is not None:
             yield f"{message} at {at_us} in {covering[0]}"
     for span in spans:

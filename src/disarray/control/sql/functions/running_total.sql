@@ -296,6 +296,11 @@ begin
     shifted as materialized (
         select
             folded.*,
+            -- Where the piece after a reset begins: from there on nothing of the piece before it can be read.
+            lead(folded.first_reading_us) over (
+                partition by folded.metric, folded.channel, folded.segment_us
+                order by folded.piece
+            ) as tail_from_us,
             case
                 when folded.kind in ('min', 'max') or folded.place_in_island = 1 then folded.new_base_float
                 else lag(folded.new_base_float) over in_island + folded.former_float
@@ -364,7 +369,7 @@ begin
             shifted.place,
             width_bucket(shifted.segment_us, v_changed) as changed_before,
             coalesce(shifted.first_reading_us, shifted.segment_us) as first_reading_us,
-            coalesce(shifted.last_reading_us, shifted.segment_us) as last_reading_us,
+            least(coalesce(shifted.last_reading_us, shifted.segment_us), shifted.tail_from_us - 1) as last_readable_us,
             shifted.first_us,
             -- The fold at the first point. All at one instant, only the value after the last reading could ever be read.
             case
@@ -399,6 +404,8 @@ begin
             and not shifted.is_seed
             and shifted.piece = 0
             and (head.metric is not null or v_changed[width_bucket(shifted.segment_us, v_changed)] is distinct from shifted.segment_us)
+            -- A reset at the very instant of its only readings leaves nothing of it to be read.
+            and (shifted.tail_from_us > coalesce(shifted.first_reading_us, shifted.segment_us)) is not false
     ),
 
     -- A piece shows the value before it up to its first point, and base and fold from there on.
@@ -411,7 +418,10 @@ begin
             compared.place,
             0 as number,
             compared.first_reading_us as from_us,
-            case when compared.points = 0 then compared.last_reading_us else compared.first_us - 1 end as to_us,
+            case
+                when compared.points = 0 then compared.last_readable_us
+                else least(compared.first_us - 1, compared.last_readable_us)
+            end as to_us,
             compared.old_before_float as old_first_float,
             compared.old_before_int as old_first_int,
             compared.new_before_float as new_first_float,
@@ -433,7 +443,7 @@ begin
             compared.place,
             1,
             compared.first_us,
-            compared.last_reading_us,
+            compared.last_readable_us,
             telemetry.joined_float(compared.kind, compared.old_base_float, compared.local_first_float),
             telemetry.joined_int(compared.kind, compared.old_base_int, compared.local_first_int),
             telemetry.joined_float(compared.kind, compared.new_base_float, compared.local_first_float),
@@ -445,6 +455,7 @@ begin
         from compared
         where
             compared.points > 0
+            and compared.first_us <= compared.last_readable_us
             and (compared.old_base_float, compared.old_base_int) is distinct from (compared.new_base_float, compared.new_base_int)
     ),
 
