@@ -11,8 +11,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.backfill.kind import ChunkCheck, Cut, Extent
-from disarray.backfill.replay import chunk_result, refuse_other_definitions
+from disarray.backfill.kind import ChunkCheck, Extent
+from disarray.backfill.replay import chunk_result, refuse_other_definitions, subject_cut
 from disarray.control import definitions, rebuilds, status
 from disarray.engine.replay.subject_replay import replay_subject
 from disarray.errors import BackfillChunkError, HandedBackError
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from disarray.backfill.description import RebuildSpec
+    from disarray.backfill.kind import Cut
     from disarray.backfill.replay import ReplayMeans
     from disarray.control.backfill_chunks import ChunkRecord, ChunkResult, HeldChunk
     from disarray.control.connections import Connection
@@ -52,11 +53,7 @@ class RebuildKind:
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
     ) -> Cut:
         """The next subject that waits; one that was moved meanwhile, with a file that came, is not cut any more."""
-        found = rebuilds.next_pending_rebuild(connection, after, **self._chosen)
-        if found is None:
-            return Cut(tuple(end), 0, is_last=True)
-        to = found.subject_key, found.dataset
-        return Cut(to, found.readings, is_last=to == tuple(end))
+        return subject_cut(rebuilds.next_pending_rebuild(connection, after, **self._chosen), end)
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:
         """Have the subject moved, and replay it as it is then."""

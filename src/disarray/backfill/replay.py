@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from disarray.backfill.description import Replay, ReplaySpec
     from disarray.control.backfill_chunks import ChunkRecord, HeldChunk
     from disarray.control.connections import Connection
+    from disarray.control.replays import ReplayedSubject
     from disarray.engine.replay.subject_findings import SubjectReplayed
     from disarray.engine.runner import Runner
     from disarray.model.description.dataset import Dataset
@@ -65,11 +66,7 @@ class ReplayKind:
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
     ) -> Cut:
         """The next subject, whole, however many readings it has: bases are carried on from segment to segment."""
-        found = replays.next_replayed_subject(connection, after, **self._chosen)
-        if found is None:
-            return Cut(tuple(end), 0, is_last=True)
-        to = found.subject_key, found.dataset
-        return Cut(to, found.readings, is_last=to == tuple(end))
+        return subject_cut(replays.next_replayed_subject(connection, after, **self._chosen), end)
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:
         """Replay the subject; nothing is changed."""
@@ -135,6 +132,14 @@ def chunk_result(chunk: HeldChunk, known: object) -> ChunkResult:
         checksum=hashlib.md5(json.dumps(details).encode(), usedforsecurity=False).hexdigest(),
         details=details,
     )
+
+
+def subject_cut(found: ReplayedSubject | None, end: Sequence[str]) -> Cut:
+    """One subject as a chunk, however many readings it has; where none is left, nothing up to the end."""
+    if found is None:
+        return Cut(tuple(end), 0, is_last=True)
+    to = found.subject_key, found.dataset
+    return Cut(to, found.readings, is_last=to == tuple(end))
 
 
 def open_replay(spec: ReplaySpec, means: ReplayMeans) -> ReplayKind:
