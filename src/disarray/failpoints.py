@@ -113,6 +113,7 @@ POINTS = {
     "replay.read": "in a task of a replay: a file is about to be read again, fragments of others may be in scratch",
     "replay.scan": "in a task of a replay: a segment is about to be scanned and compared; scratch is full",
     "replay.compared": "a subject is replayed and compared, its scratch folder is gone; nothing is stored",
+    "replay.applied": "what a replay found of a subject is queued and noted as taken over; other subjects are left",
     "enqueue.before": "notifications are in hand; the queue knows none of them",
     "enqueue.after": "the notifications are queued; whoever sent them has not heard of it",
     "consume.batch": "messages are in hand; none of their files is queued",

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     Run = Callable[..., subprocess.CompletedProcess[str]]
 
 REPLAYS = ("replay.read", "replay.scan", "replay.compared")
+APPLIED = "replay.applied"
 
 
 @pytest.fixture
@@ -104,7 +105,7 @@ def test_a_clean_plant_is_identical_and_what_differs_is_named_and_taken_over(pla
     applied = (
         "select metadata ->> 'by', metadata ->> 'files' from disarray.ingest_event where event_type = '%s'"
     )
-    assert plant.rows(applied % "backfill_applied") == [("ada", "2")]
+    assert plant.rows(applied % "backfill_applied") == [("ada", "1"), ("ada", "1")]
     plant.drain()
     assert run("backfill", "check").returncode == 0
     assert plant.derived() == before
@@ -196,3 +197,28 @@ def test_a_killed_replay_goes_on_and_changes_nothing(
     assert (found["verdict"], found["chunks_done"], found["rows_written"]) == ("failed", 2, 1)
     assert len(found["findings"]) == 1
     assert plant.derived() == before
+
+
+def test_taking_over_is_one_transaction_for_each_subject_and_goes_on_after_a_kill(
+    plant: Plant, run: Run, tmp_path: Path
+) -> None:
+    before = plant.derived()
+    damage_base(plant)
+    damage_rollup(plant)
+    apply = ("backfill", "apply", str(checked(run("backfill", "check", "--json"))["job_id"]), "--by", "ada")
+    queued = "select subject_key from disarray.ingest_queue order by 1"
+
+    assert run(*apply, armed=f"{APPLIED}[T1]=kill").returncode == -signal.SIGKILL
+    assert f"{APPLIED} kill" in (tmp_path / "failpoints.log").read_text()
+    assert plant.rows(queued) == [("T1",)]
+    plant.drain()
+
+    for rehearsal in (("--dry-run",), ()):
+        done = run(*apply, *rehearsal, "--json")
+        found = json.loads(done.stdout)
+        assert (found["files"], found["subjects_before"]) == (1, 1), done.stderr
+        assert plant.rows(queued) == ([] if rehearsal else [("T2",)])
+    plant.drain()
+    assert plant.derived() == before
+    assert "Taken over before: 2 subjects" in run(*apply).stdout
+    assert plant.rows(queued) == []

@@ -378,6 +378,7 @@ load_last_summaries           -      -         yes     yes       yes
 load_span_rollup_parts        -      -         yes     yes       yes
 carry_bases                   -      -         yes     yes       -
 distrust_segments             -      -         -       yes       -
+begin_applying                -      -         -       yes       -
 note_backfill_applied         -      -         -       yes       -
 live_health                   -      -         yes     yes       yes
 check_backfill_pace           -      -         -       -         -

@@ -596,12 +596,14 @@ def everything_about_backfills(session: Connection) -> set[str]:
     assert [chunk.chunk_no for chunk in backfill_chunks.list_backfill_chunks(session, job_id)] == [1, 2, 3, 4]
     assert backfills.forget_backfills(session, keep=timedelta(days=1)) == 0
     assert replays.list_backfill_findings(session, job_id) == []
+    assert not replays.begin_applying(session, job_id, 99)
     replays.note_backfill_applied(session, job_id, files=0, rebuilds=0, **decision)
     backfills.live_health(session)
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
         "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
         "complete_backfill_chunk", "fail_backfill_chunk", "stop_backfill", "list_backfill_findings",
+        "begin_applying",
         "note_backfill_applied",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",

@@ -41,6 +41,7 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_killed_senders.REPORTS,
         *test_killed_backfills.BACKFILLS,
         *test_replay.REPLAYS,
+        test_replay.APPLIED,
         *test_rebuild.REBUILDS,
     }
     assert killed == set(POINTS)

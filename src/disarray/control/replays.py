@@ -118,6 +118,11 @@ def distrust_segments(
     )
 
 
+def begin_applying(connection: Connection, job_id: int, chunk_no: int) -> bool:
+    """Note that what a chunk found is taken over in this transaction; False where it was taken over before."""
+    return fetch_value(connection, bool, "select disarray.begin_applying(%s, %s)", (job_id, chunk_no))
+
+
 def note_backfill_applied(
     connection: Connection, job_id: int, *, files: int, rebuilds: int, reason: str, by: str
 ) -> None:

@@ -337,15 +337,17 @@ def apply_differences(
     from disarray.cli.support.backfill_report import applied_sentences
     from disarray.queries.backfills import show_backfill
 
-    with decision(context, dry_run=dry_run) as connection:
+    with control_session(context) as connection:
         show_backfill(connection, job_id=job_id)
-        applied = apply_replay(connection, job_id, reason=reason, by=by)
+        # A transaction for each subject: nobody waits for all of them.
+        applied = apply_replay(connection, job_id, reason=reason, by=by, is_rehearsal=dry_run)
     print_decision(
         {
             "job_id": job_id,
             "files": applied.files,
             "rebuilds": applied.rebuilds,
             "segments_left": applied.segments_left,
+            "subjects_before": applied.subjects_before,
         },
         applied_sentences(applied),
         dry_run=dry_run,

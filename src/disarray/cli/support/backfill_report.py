@@ -135,6 +135,8 @@ def applied_sentences(applied: Applied) -> list[str]:
     found = ["Nothing differs that could be read again; nothing is queued."]
     if queued:
         found = [f"Queued: {' and '.join(queued)}; a worker does it next. Or run: disarray ingest"]
+    if applied.subjects_before:
+        found.append(f"Taken over before: {counted(applied.subjects_before, 'subject')} of this job.")
     if applied.segments_left:
         found.append(
             f"Left as they are: {counted(applied.segments_left, 'segment')}, of which no file can be read again, or "

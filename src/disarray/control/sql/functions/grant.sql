@@ -169,6 +169,7 @@ grant execute on function
     disarray.measure_destination,
     disarray.decide_backfill,
     disarray.distrust_segments,
+    disarray.begin_applying,
     disarray.note_backfill_applied,
     disarray.set_backfill_pace
 to disarray_operator;

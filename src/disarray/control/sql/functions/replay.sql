@@ -288,6 +288,27 @@ comment on function disarray.distrust_segments(text, text, bigint[]) is
     'Forget what the readings of some segments were when their numbers were made: the next scan of them is a change, whatever it finds, and '
     'puts all of their numbers anew. Equal content would be no news otherwise. Sealed segments are left alone.';
 
+create function disarray.begin_applying(p_job_id bigint, p_chunk_no bigint)
+returns boolean
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    -- The row stays locked until the transaction ends: of two who ask at once, the second finds it noted.
+    update backfill_chunk as chunk
+    set details = chunk.details || jsonb_build_object('applied_at', clock())
+    where
+        chunk.job_id = p_job_id
+        and chunk.chunk_no = p_chunk_no
+        and chunk.state = 'done'
+        and not chunk.details ? 'applied_at';
+    return found;
+end
+$$;
+comment on function disarray.begin_applying(bigint, bigint) is
+    'Note that what a chunk of a replay found is taken over: first statement of the transaction that queues it. False where it was before.';
+
 create function disarray.note_backfill_applied(p_job_id bigint, p_files bigint, p_rebuilds bigint, p_reason text, p_by text)
 returns void
 language plpgsql
@@ -304,4 +325,4 @@ begin
 end
 $$;
 comment on function disarray.note_backfill_applied(bigint, bigint, bigint, text, text) is
-    'Write down who took over what a replay found, why, and how many files and subjects are queued for it.';
+    'Write down who took over what a replay found of a subject, why, and how many files and rebuilds are queued for it.';
