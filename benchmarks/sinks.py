@@ -36,7 +36,9 @@ from benchmarks.plant import open_plant, spark_session, timed
 from benchmarks.server import settle, shared_server
 from disarray.control import destinations, subject_commits
 from disarray.engine.runner import SparkRunner
+from disarray.model.description.destination import DeltaTarget
 from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
+from disarray.sinks.destination_delta_store import open_store
 from disarray.sinks.destination_file import load_destinations
 from disarray.sinks.destination_loader import LoaderSettings
 from disarray.sinks.views import apply_view, load_views
@@ -326,7 +328,7 @@ def fill_log(path: Path, versions: int) -> None:
     predicate = "dataset = 'cycler' AND subject_key = 'OTHER' AND (month >= '2026-09')"
     for version in range(table.version(), versions):
         if version % TRIM_EVERY == 0:
-            trim_log(str(path))
+            trim_log(open_store(DeltaTarget(str(path))))
         write_deltalake(
             table,
             other,

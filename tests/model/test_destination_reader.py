@@ -94,7 +94,8 @@ def test_paths_count_from_the_file_and_delta_is_made_and_replaced(datasets: dict
         (("name =", "nam ="), "did you mean 'name'?"),
         (("database =", 'load = "upsrt"\ndatabase ='), "did you mean 'upsert'?"),
         (('database = "same"\ntable = "plant.hourly"', 'delta = "x"\nload = "append"'), "expected 'replace'"),
-        (('database = "same"\ntable = "plant.hourly"', 'delta = "s3://x/y"'), "not served yet"),
+        (('database = "same"\ntable = "plant.hourly"', 'delta = "s3://plant/y"'), "access_key"),
+        (('database = "same"\ntable = "plant.hourly"', 'delta = "gs://plant/y"'), "or 's3://bucket/path'"),
         (("database =", 'keep_superseded = "1 d"\ndatabase ='), "for load = 'append' alone"),
     ],
 )

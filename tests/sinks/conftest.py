@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.sinks.hook_plant import HookPlant
+from tests.sinks.object_store import ACCESS, KEYS, SECRET, ObjectStore
 from tests.sinks.receivers import http_receiver
 
 if TYPE_CHECKING:
@@ -23,6 +24,22 @@ def target_dsn(databases: Databases) -> Iterator[str]:
     name = databases.create()
     yield databases.dsn(name)
     databases.discard(name)
+
+
+@pytest.fixture(scope="session")
+def started_object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    store = ObjectStore(tmp_path_factory.mktemp("s3"))
+    store.start()
+    yield store
+    store.kill()
+
+
+@pytest.fixture
+def object_store(started_object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
+    """A real S3 server, and the keys of who may load into it."""
+    for variable, value in zip((ACCESS, SECRET), KEYS["loader"], strict=True):
+        monkeypatch.setenv(variable, value)
+    return started_object_store
 
 
 @pytest.fixture

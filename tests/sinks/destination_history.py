@@ -44,6 +44,7 @@ class Definition:
     place: str = "published"
     subjects: str = "*"
     keep: str = "7 d"
+    bucket: str = ""  # the lines of a destination in a bucket, with <path>
 
     def text(self) -> str:
         """A disarray.toml, with a destination for each thing that can be loaded."""
@@ -67,6 +68,8 @@ class Definition:
 
     def _destination(self, name: str, what: str) -> str:
         target = f'delta = "{self.place}/{name}"'
+        if self.bucket:
+            target = self.bucket.replace("<path>", f"{self.place}/{name}")
         if self.where != "delta":
             target = (
                 f'{WHERE[self.where]}\ntable = "{self.place}.{name}"\nload = "{self.load}"\ncreate = true'

@@ -19,6 +19,7 @@ from disarray.queries.names import find_subjects
 from disarray.queries.readings import readings
 from disarray.queries.rollup_buckets import rollup
 from disarray.queries.series import query_series
+from disarray.sinks.destination_delta_store import open_store
 from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from tests.plant import Plant
 
@@ -178,9 +179,10 @@ def delta_rows(destination: Destination) -> Rows:
     from deltalake import DeltaTable
 
     assert isinstance(destination.target, DeltaTarget)
-    if not DeltaTable.is_deltatable(destination.target.path):
+    store = open_store(destination.target)
+    if not DeltaTable.is_deltatable(store.path, dict(store.options)):
         return set()
-    table = DeltaTable(destination.target.path).to_pyarrow_table(columns=list(_compared(destination)))
+    table = store.open().to_pyarrow_table(columns=list(_compared(destination)))
     rows = [_plain(tuple(row.values())) for row in table.to_pylist()]
     assert len(rows) == len(set(rows)), "no row is there twice"
     return set(rows)

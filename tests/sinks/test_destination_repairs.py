@@ -17,7 +17,9 @@ from disarray.control.destinations import (
     list_unasked_subjects,
 )
 from disarray.errors import DestinationMisfitError
+from disarray.model.description.destination import DeltaTarget
 from disarray.sinks.destination_delta_log import trim_log
+from disarray.sinks.destination_delta_store import open_store
 from tests.reading_lines import HEADER
 from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
@@ -253,7 +255,7 @@ def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_rea
         write_deltalake(tmp_path, rows.set_column(0, "number", [[number]]), mode="overwrite")
         if number % 3 == 2:
             DeltaTable(tmp_path).create_checkpoint()
-    assert trim_log(str(tmp_path), keep=4) > 0
+    assert trim_log(open_store(DeltaTarget(str(tmp_path))), keep=4) > 0
     assert DeltaTable(tmp_path).to_pyarrow_table().column("number").to_pylist() == [11]
     for version in range(7, 12):
         table = DeltaTable(tmp_path, version=version)
@@ -261,7 +263,7 @@ def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_rea
     left = sorted(path.name[:20] for path in (tmp_path / "_delta_log").glob("*.json"))
     assert left[0] == f"{5:020d}"
     write_deltalake(tmp_path, rows, mode="append")
-    assert trim_log(str(tmp_path), keep=100) == 0
+    assert trim_log(open_store(DeltaTarget(str(tmp_path))), keep=100) == 0
 
 
 @pytest.mark.parametrize("name", ["same_upsert", "other_upsert", "delta"])

@@ -10,7 +10,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,7 +18,6 @@ import pyarrow.compute as pc
 from disarray.errors import (
     DestinationConflictError,
     DestinationMisfitError,
-    DestinationUnavailableError,
     TargetFencedError,
 )
 from disarray.failpoints import failpoint
@@ -28,6 +26,7 @@ from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
 from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
+from disarray.sinks.destination_delta_store import open_store
 from disarray.sinks.destination_shape import SUBJECT
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Pool
     from disarray.control.destinations import LoadTurn
     from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_delta_store import DeltaStore
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
     from disarray.sinks.destination_targets import Advance, ListUnasked
@@ -90,9 +90,10 @@ class DeltaLoader:
     )  # as it was checked, for the load that comes next
 
     @property
-    def path(self) -> str:
+    def store(self) -> DeltaStore:
+        """Where the table lies, with keys as they are now."""
         assert isinstance(self.destination.target, DeltaTarget)
-        return self.destination.target.path
+        return open_store(self.destination.target)
 
     @property
     def schema(self) -> pa.Schema:
@@ -101,21 +102,18 @@ class DeltaLoader:
 
     def prepare(self) -> None:
         """Make the table where there is none, add columns that are new, refuse one that does not fit."""
-        from deltalake import DeltaTable, Field, Schema
+        from deltalake import Field, Schema
         from deltalake.exceptions import TableNotFoundError
 
-        with self._errors():
+        with self._errors() as store:
             try:
-                table = DeltaTable(self.path)
+                table = store.open()
             except TableNotFoundError:
                 if not self.destination.creates:
                     raise DestinationMisfitError(
                         f"there is no {self.destination.target.shown}. Nothing was loaded. Say create = true"
                     ) from None
-                Path(self.path).mkdir(parents=True, exist_ok=True)
-                table = DeltaTable.create(
-                    self.path, self.schema, partition_by=[DATASET, MONTH], mode="ignore"
-                )
+                table = store.create(self.schema, partition_by=[DATASET, MONTH])
             wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
             found = {each.name: each.type for each in table.schema().fields}
             faults = [
@@ -146,31 +144,27 @@ class DeltaLoader:
 
     def rows_of(self, subject_key: str, changes: Changes) -> pa.Table:
         """What the table has of a subject in some spans, in our columns."""
-        from deltalake import DeltaTable
-
-        with self._errors():
-            rows = self._rows_of(DeltaTable(self.path), subject_key, changes, self.schema)
+        with self._errors() as store:
+            rows = self._rows_of(store.open(), subject_key, changes, self.schema)
             return rows.select(self.shape.loaded.names)
 
     def vacuum(self) -> int:
         """Merge small files of each month, and delete files that no version of the last week names; how many."""
-        from deltalake import DeltaTable
-
-        with self._errors():
-            table = DeltaTable(self.path)
+        with self._errors() as store:
+            table = store.open()
             table.optimize.compact()
-            trim_log(self.path)
+            trim_log(store)
             return len(
                 table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
             )
 
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
         """Delete what subjects have that are not asked for, and all of other datasets."""
-        from deltalake import CommitProperties, DeltaTable, Transaction
+        from deltalake import CommitProperties, Transaction
 
         dataset = self.destination.dataset.name
-        with self._errors():
-            table = DeltaTable(self.path)
+        with self._errors() as store:
+            table = store.open()
             for subject_key in list_unasked(sorted(self._subjects(table))):
                 # It may be asked for, and loaded, since; whoever loads it after this version conflicts with it.
                 table.update_incremental()
@@ -196,12 +190,12 @@ class DeltaLoader:
         return f"disarray/{self.destination.name}/{self.destination.dataset.name}/{subject_key}"
 
     def _overwrite(self, turn: LoadTurn, rows: SubjectRows) -> Loaded:
-        from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+        from deltalake import CommitProperties, Transaction, write_deltalake
 
         application = self._application(turn.subject_key)
-        with self._errors():
+        with self._errors() as store:
             # Looked at before the rows are: a version that somebody adds meanwhile is a conflict at the end.
-            table = self._checked.pop() if self._checked else DeltaTable(self.path)
+            table = self._checked.pop() if self._checked else store.open()
             former = table.transaction_version(f"{application}{FENCE}") or 0
             if former > turn.fence:
                 raise TargetFencedError(fenced_message(self.destination, turn, former), target_fence=former)
@@ -232,7 +226,7 @@ class DeltaLoader:
                 )
             failpoint("destination.merged", about=self.destination.name)
             if table.version() % TRIM_EVERY == 0:
-                trim_log(self.path)
+                trim_log(store)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
     def _whole_schema(self, table: DeltaTable) -> pa.Schema:
@@ -275,23 +269,21 @@ class DeltaLoader:
         return has.filter(pa.array([changes.contains(at_us) for at_us in instants], pa.bool_()))
 
     @contextmanager
-    def _errors(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[DeltaStore]:
         from deltalake.exceptions import CommitFailedError, DeltaError, SchemaMismatchError
 
-        shown = self.destination.target.shown
+        shown, store = self.destination.target.shown, self.store
         try:
-            yield
+            yield store
         except SchemaMismatchError as error:
             raise DestinationMisfitError(f"{shown} does not fit: {error}. Nothing was loaded") from error
         except (DeltaError, OSError) as error:
-            reason = " ".join(str(error).split())[:500]
-            if isinstance(error, CommitFailedError) and reason.startswith(_CONFLICT):
+            if isinstance(error, CommitFailedError) and str(error).startswith(_CONFLICT):
                 raise DestinationConflictError(
                     f"{shown} was written by somebody else at the same moment. Nothing was changed"
                 ) from error
-            raise DestinationUnavailableError(
-                f"{shown} cannot be written: {reason}. What is due waits"
-            ) from error
+            # Not its cause: what a server says of a request may name the key.
+            raise store.failure(error) from None
 
 
 def in_months(changes: Changes) -> Changes:

@@ -7,7 +7,10 @@ destination that is loaded every two seconds has that many after an hour and a h
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from disarray.sinks.destination_delta_store import DeltaStore
 
 # A reader that opened the table so many versions ago can still follow it, and look at each of them.
 KEEP_VERSIONS = 300
@@ -16,14 +19,13 @@ TRIM_EVERY = 100
 _ENTRY = re.compile(r"(?P<version>[0-9]{20})\.(?P<kind>json|checkpoint\.parquet|crc)")
 
 
-def trim_log(table: str, *, keep: int = KEEP_VERSIONS) -> int:
+def trim_log(store: DeltaStore, *, keep: int = KEEP_VERSIONS) -> int:
     """Delete what no version needs of the last ones; how many entries.
 
     A version is read from the last checkpoint before it on. So the newest checkpoint stays that is older than all
     versions to be kept, and what is older than that goes.
     """
-    folder = Path(table) / "_delta_log"
-    entries = [found for path in folder.iterdir() if (found := _ENTRY.fullmatch(path.name)) is not None]
+    entries = [found for name in store.log_names() if (found := _ENTRY.fullmatch(name)) is not None]
     newest = max((int(each["version"]) for each in entries if each["kind"] == "json"), default=0)
     first = max(
         (
@@ -36,5 +38,5 @@ def trim_log(table: str, *, keep: int = KEEP_VERSIONS) -> int:
     # From the oldest on: a process that is killed leaves a log without gaps.
     gone = sorted(each.string for each in entries if int(each["version"]) < first)
     for name in gone:
-        (folder / name).unlink(missing_ok=True)
+        store.delete_log(name)
     return len(gone)

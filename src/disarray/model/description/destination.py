@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -61,16 +61,33 @@ class TableTarget:
         return f"{self.schema}.{self.table} in {where}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketAccess:
+    """How a bucket is reached. One target under other keys is the same target."""
+
+    endpoint: str
+    region: str
+    access_key: Secret = field(compare=False)
+    secret_key: Secret = field(compare=False)
+
+
 @dataclass(frozen=True, slots=True)
 class DeltaTarget:
-    """A Delta table in a folder."""
+    """A Delta table in a folder, or in a bucket: then `path` is `s3://bucket/prefix`."""
 
     path: str
+    access: BucketAccess | None = None
+
+    @property
+    def bucket(self) -> str:
+        """The bucket; empty for a folder."""
+        return "" if self.access is None else self.path.removeprefix("s3://").partition("/")[0]
 
     @property
     def shown(self) -> str:
         """How messages name it."""
-        return f"Delta table {self.path}"
+        where = "" if self.access is None else f" at {self.access.endpoint}"
+        return f"Delta table {self.path}{where}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

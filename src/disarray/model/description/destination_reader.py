@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from disarray.model.description.destination import (
+    BucketAccess,
     Content,
     DeltaTarget,
     Destination,
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from disarray.model.description.spec_table import Problems
 
 _TABLE = re.compile(r"(?P<schema>[a-z_][a-z0-9_]{0,62})\.(?P<table>[a-z_][a-z0-9_]{0,55})")
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.=-]+)+")
+_ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?")
+_REGION = re.compile(r"[a-z0-9-]{1,40}")
+_OF_BUCKETS = ("endpoint", "region", "access_key", "secret_key")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -136,6 +141,9 @@ def _target(table: Table, folder: PurePath) -> TableTarget | DeltaTarget | None:
     delta = table.optional("delta", text, None)
     url = table.optional("url", _secret(folder), None)
     database = table.optional("database", _same, None)
+    if delta is None or not delta.startswith("s3:"):
+        for key in _OF_BUCKETS:
+            table.optional(key, _only_of_buckets, None)
     written = [key for key in ("delta", "url", "database") if key in table.values]
     if len(written) != 1:
         table.refuse(
@@ -146,15 +154,49 @@ def _target(table: Table, folder: PurePath) -> TableTarget | DeltaTarget | None:
     if delta is not None:
         if "table" in table.values:
             table.refuse("table", "a Delta table is named by its folder alone")
-        if ":" in delta:
-            table.refuse("delta", "expected a folder of this machine; object stores are not served yet")
-        return DeltaTarget(str(folder / delta))
+        return _delta_target(table, folder, delta)
     if "delta" in table.values:
         return None
     schema, named = table.required("table", _table, ("", ""))
     if not named or (url is None and database is None):
         return None
     return TableTarget(schema, named, url)
+
+
+def _delta_target(table: Table, folder: PurePath, delta: str) -> DeltaTarget | None:
+    """A folder of this machine, or a bucket with what it is reached by."""
+    if not delta.startswith("s3:"):
+        if ":" in delta:
+            table.refuse("delta", "expected a folder of this machine, or 's3://bucket/path'")
+        return DeltaTarget(str(folder / delta))
+    region = table.optional("region", _matching(_REGION, "a region, such as 'eu-central-1'"), "us-east-1")
+    endpoint = table.optional(
+        "endpoint",
+        _matching(_ENDPOINT, "'https://host' or 'https://host:port', without a path or a user"),
+        f"https://s3.{region}.amazonaws.com",
+    )
+    access_key = table.required("access_key", _secret(folder), Secret())
+    secret_key = table.required("secret_key", _secret(folder), Secret())
+    parts = delta.removeprefix("s3://").split("/")
+    if not _BUCKET.fullmatch(delta) or ".." in parts or "." in parts:
+        table.refuse("delta", "expected 's3://bucket/path' of letters, digits and - _ . =")
+        return None
+    access = BucketAccess(endpoint=endpoint, region=region, access_key=access_key, secret_key=secret_key)
+    return DeltaTarget(delta, access)
+
+
+def _matching(pattern: re.Pattern[str], expected: str) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            # An endpoint may have been written with a password in it: it is not repeated.
+            raise MisfitError(expected, found="********")
+        return value
+
+    return read
+
+
+def _only_of_buckets(value: object) -> None:
+    raise MisfitError("delta = 's3://bucket/path' beside it", found="********")
 
 
 def _grid_step(value: object) -> int:
@@ -185,9 +227,7 @@ def _secret(folder: PurePath) -> Callable[[object], Secret]:
         expected = "{ env = 'NAME' } or { file = 'path' }"
         if isinstance(value, str):
             # What stands there may be a password: it is not repeated.
-            raise MisfitError(
-                expected, found="********", hint="a url may hold a password and is never written here"
-            )
+            raise MisfitError(expected, found="********", hint="a secret is never written here")
         if not isinstance(value, dict) or len(value) != 1:
             raise MisfitError(expected, found={})
         [(kind, named)] = value.items()
