@@ -246,6 +246,16 @@ def test_the_ledger_leads_from_some_published_values_to_those_of_now(plant: Plan
     check(plant, seed)
 
 
+@pytest.mark.xfail(
+    reason="A summary keeps the first and the last piece. Where a channel is reset more than once in a segment, and "
+    "first at the instant of its first readings, a shift takes the head for readable and lists a change that is none."
+)
+# `in_spec` of `columns` is said to go from 0 to 1 where it was 1 and stays 1.
+@pytest.mark.parametrize("seed", [1286188559, 4040999741])
+def test_a_head_that_a_reset_at_its_only_instant_hides_is_not_restated(plant: Plant, seed: int) -> None:
+    check(plant, seed)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @settings(SETTINGS, max_examples=EXAMPLES)
