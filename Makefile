@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 PARALLEL := -n 2 --dist loadfile --no-loadscope-reorder
 DEMO_ARGS ?=
 
-.PHONY: help setup java demo example test test-long test-all check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
+.PHONY: help setup java demo example test test-long test-all test-blocks check static format lint types imports sql unit lock bench bench-full test-timescale soak clean
 
 help: ## list what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -43,6 +43,13 @@ test-long: setup java ## what `make test` leaves out: second kills, the soak, lo
 	$(BIN)/pytest $(PARALLEL) -m long --durations=50 $(LONG) $(PYTEST_ARGS)
 
 test-all: test test-long ## run every test
+
+BLOCKS ?= 1 2 7 128 1000
+BLOCK_TESTS := tests/worker tests/store tests/control/test_running_total.py tests/engine/test_replay.py tests/faults
+test-blocks: setup java ## run confluence, store and fault tests with blocks of other lengths; BLOCKS="1 1000" names them
+	@for length in $(BLOCKS); do \
+		DISARRAY_TEST_SEGMENTS_PER_BLOCK=$$length $(BIN)/pytest $(PARALLEL) -m "not long" $(BLOCK_TESTS) $(PYTEST_ARGS) || exit 1; \
+	done
 
 test-timescale: setup java ## run the stores, the order of arrivals and verify against a real TimescaleDB
 	@scripts/test-timescale $(BIN)/pytest $(PYTEST_ARGS)

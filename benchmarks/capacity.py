@@ -45,7 +45,7 @@ GROWS_WITH = {
     "subject_commit": "commit",
     "restatement": "restatement",
     "segment": "segment",
-    "segment_metric": "summary",
+    "segment_summary": "summary",
     "rollup_block": "part",
     "subject": "subject",
     "subject_lock": "subject",
@@ -240,7 +240,7 @@ def measured(plant: Plant) -> Held:
         units = {
             "file": rows["file_info"],
             "segment": rows["segment"],
-            "summary": rows["segment_metric"],
+            "summary": rows["segment_summary"],
             "part": _count(connection, "rollup"),
             "commit": rows["subject_commit"],
             "restatement": rows["restatement"],

@@ -186,7 +186,7 @@ def take_in(
             held_bytes = peak_bytes()
             warm_up_share = sizes.days / (sizes.days + warm_up.days)
             parts, part_bytes = stored_rows(plant, "rollup", "rollup_block")
-            summaries, summary_bytes = stored_rows(plant, "segment_metric", "segment_metric")
+            summaries, summary_bytes = stored_rows(plant, "segment_summary", "segment_summary")
             return Taken(
                 seconds=seconds,
                 held_bytes=held_bytes,

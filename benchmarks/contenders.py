@@ -51,6 +51,7 @@ class Contender(Protocol):
 
     name: str
     version: str
+    backend_pid: int  # of the one connection
 
     async def enqueue(self, jobs: Sequence[Job]) -> None:
         """Queue the jobs in as few calls as the library allows."""
@@ -74,6 +75,7 @@ class Disarray:
         self.version = version("disarray-pipeline")
         self._items_per_subject = items_per_subject
         self._connection = connections.connect(dsn)
+        self.backend_pid = self._connection.info.backend_pid
         migrations.migrate(self._connection)
         self._holder = instances.register_instance(self._connection, "Bench")
 
@@ -109,12 +111,17 @@ class Procrastinate:
     name = "procrastinate"
 
     def __init__(
-        self, app: procrastinate.App, pool: psycopg_pool.AsyncConnectionPool[Any], worker_id: int
+        self,
+        app: procrastinate.App,
+        pool: psycopg_pool.AsyncConnectionPool[Any],
+        worker_id: int,
+        backend_pid: int,
     ) -> None:
         self.version = version("procrastinate")
         self._app = app
         self._pool = pool
         self._worker_id = worker_id
+        self.backend_pid = backend_pid
 
     @classmethod
     async def open(cls, dsn: str) -> Procrastinate:
@@ -126,7 +133,9 @@ class Procrastinate:
         app = procrastinate.App(connector=procrastinate.PsycopgConnector())
         await app.open_async(pool)
         await app.schema_manager.apply_schema_async()
-        return cls(app, pool, await app.job_manager.register_worker())
+        async with pool.connection() as connection:
+            backend_pid = connection.info.backend_pid
+        return cls(app, pool, await app.job_manager.register_worker(), backend_pid)
 
     async def enqueue(self, jobs: Sequence[Job]) -> None:
         """One round trip for the batch."""
@@ -167,6 +176,7 @@ class PgQueuer:
     def __init__(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self.version = version("pgqueuer")
         self._connection = connection
+        self.backend_pid = connection.info.backend_pid
         self._queries = Queries.from_psycopg_connection(connection)
         self._manager_id = QueueManagerId(uuid.uuid4())
         self._entrypoints = {QueueEntrypoint(TASK): EntrypointExecutionParameter(concurrency_limit=0)}

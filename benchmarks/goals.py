@@ -70,9 +70,12 @@ def results_folder(arguments: Sequence[str]) -> Path:
     return COMMITTED_RESULTS if flags <= LOCATION_FLAGS else SHORT_RESULTS
 
 
-def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any]) -> None:
-    """Keep the result, print the goals, and end with 1 where one was missed."""
-    results = results_folder(sys.argv[1:])
+def conclude(name: str, goals: Sequence[Goal], figures: dict[str, Any], *, is_full: bool = True) -> None:
+    """Keep the result, print the goals, and end with 1 where one was missed.
+
+    A run that could not reach the size of its goals says so, and is kept where short ones are.
+    """
+    results = results_folder(sys.argv[1:]) if is_full else SHORT_RESULTS
     results.mkdir(parents=True, exist_ok=True)
     result = {
         "benchmark": name,

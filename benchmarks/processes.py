@@ -66,7 +66,7 @@ def cost_of(
     before, began = cpu_seconds(server), time.perf_counter()
     action(*args, **named)
     clock_s = time.perf_counter() - began
-    return Cost(round(clock_s, 2), round(cpu_seconds(server) - before, 2))
+    return Cost(round(clock_s, 3), round(cpu_seconds(server) - before, 2))
 
 
 def _all_processes() -> Iterator[Process]:

@@ -27,6 +27,12 @@ class Row:
     goal: str  # how the goal's name begins: sizes in it are those of the run
     question: str
     answer: str = "{:g} ×"
+    is_by_hand: bool = False  # its benchmark is run by hand: there is no row until there is a result
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether there has to be a result."""
+        return not self.is_by_hand or (COMMITTED_RESULTS / f"{self.benchmark}.json").exists()
 
 
 ROWS = (
@@ -78,6 +84,40 @@ ROWS = (
     Row("agent_scan", "seconds", "one idle scan of 100,000 watched files", "{:g} s"),
     Row("agent_scan", "peak MB", "memory of an agent that watches them", "{:g} MB"),
     Row("read_during_repair", "p99 of value", "reading a value during a repair beside idle, 99 of 100"),
+    Row(
+        "backfill_live",
+        "change →",
+        "file change → readable value beside a rebuild, 99 of 100, beside none",
+        is_by_hand=True,
+    ),
+    Row(
+        "backfill_live",
+        "rows a second",
+        "the rebuild with nothing live beside it, beside one pass on an idle machine",
+        "{:g} × its speed",
+        is_by_hand=True,
+    ),
+    Row(
+        "billion",
+        "newest value of 1,000 channels, p99",
+        "the newest value of 1,000 channels at a billion readings beside ten million, 99 of 100",
+        is_by_hand=True,
+    ),
+    Row(
+        "billion",
+        "a year of hours of one channel, p99",
+        "a year of hourly values of one channel of them, likewise",
+        is_by_hand=True,
+    ),
+    Row("billion", "late file", "a late file into them, likewise, median", is_by_hand=True),
+    Row("billion", "peak memory", "memory of the worker's own process meanwhile", "{:g} GB", is_by_hand=True),
+    Row(
+        "billion",
+        "minutes",
+        "taking them in, asking, repairing, verifying a sample",
+        "{:g} min",
+        is_by_hand=True,
+    ),
     Row(
         "queue",
         "jobs/s at our batch",

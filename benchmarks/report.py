@@ -45,7 +45,7 @@ def latency_goals(results: Sequence[ClaimLatency]) -> list[Goal]:
 def throughput_table(results: Sequence[Throughput]) -> str:
     """Jobs per second and what each stage cost, with ours as a multiple of each rival."""
     return table(
-        ("batch", "queue", "jobs/s", "ours is", "enqueue µs", "claim µs", "complete µs"),
+        ("batch", "queue", "jobs/s", "ours is", "enqueue µs", "claim µs", "complete µs", "of the server µs"),
         (
             (
                 str(one.batch),
@@ -55,6 +55,7 @@ def throughput_table(results: Sequence[Throughput]) -> str:
                 f"{one.enqueue_us:,.0f}",
                 f"{one.claim_us:,.0f}",
                 f"{one.complete_us:,.0f}",
+                "" if one.server_us is None else f"{one.server_us:,.0f}",
             )
             for one in results
         ),

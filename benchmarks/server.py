@@ -70,6 +70,14 @@ def settle(dsn: str) -> None:
         connection.execute("vacuum analyze")
 
 
+def processor_seconds(backend_pid: int) -> float | None:
+    """What a backend took of the processors so far; None where the server is elsewhere, or not on Linux."""
+    try:
+        return int(Path(f"/proc/{backend_pid}/schedstat").read_text().split()[0]) / 1e9
+    except OSError:
+        return None
+
+
 def _setting(connection: psycopg.Connection[tuple[object, ...]], name: str) -> str:
     row = connection.execute("select current_setting(%s)", (name,)).fetchone()
     assert row is not None

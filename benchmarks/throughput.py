@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.contenders import Job
-from benchmarks.server import settle
+from benchmarks.server import processor_seconds, settle
 
 if TYPE_CHECKING:
     import random
@@ -38,6 +38,7 @@ class Timing:
     enqueue: float
     claim: float
     complete: float
+    server: float | None  # of a processor, all stages together
 
     @property
     def total(self) -> float:
@@ -56,6 +57,7 @@ class Throughput:
     enqueue_us: float
     claim_us: float
     complete_us: float
+    server_us: float | None
     jobs_per_second_of_rounds: list[float]
 
 
@@ -91,6 +93,7 @@ async def measure(contenders: Mapping[str, Contender], load: Load, jobs: Iterato
 
 async def _run(contender: Contender, batch: int, jobs: Sequence[Job]) -> Timing:
     clock = time.perf_counter
+    server_before = processor_seconds(contender.backend_pid)
     began = clock()
     for start in range(0, len(jobs), batch):
         await contender.enqueue(jobs[start : start + batch])
@@ -106,14 +109,17 @@ async def _run(contender: Contender, batch: int, jobs: Sequence[Job]) -> Timing:
         claim += between - before
         done += len(claimed)
         assert claimed, f"{contender.name} lost {len(jobs) - done} jobs"
+    server_after = processor_seconds(contender.backend_pid)
+    server = None if server_before is None or server_after is None else server_after - server_before
     assert await contender.claim(1) == [], f"{contender.name} has more jobs than were enqueued"
-    return Timing(enqueue, claim, complete)
+    return Timing(enqueue, claim, complete, server)
 
 
 def _median(name: str, load: Load, timings: list[Timing]) -> Throughput:
     def per_job(seconds: list[float]) -> float:
         return round(statistics.median(seconds) / load.jobs * 1e6, 1)
 
+    servers = [timing.server for timing in timings if timing.server is not None]
     rates = [round(load.jobs / timing.total, 1) for timing in timings]
     return Throughput(
         contender=name,
@@ -123,5 +129,6 @@ def _median(name: str, load: Load, timings: list[Timing]) -> Throughput:
         enqueue_us=per_job([timing.enqueue for timing in timings]),
         claim_us=per_job([timing.claim for timing in timings]),
         complete_us=per_job([timing.complete for timing in timings]),
+        server_us=per_job(servers) if servers else None,
         jobs_per_second_of_rounds=rates,
     )

@@ -159,7 +159,7 @@ def change_bits(connection: Connection, plant: Plant) -> set[str]:
             query = f"select {column} from disarray.segment_metric where {where} and {column} is not null"
             row = connection.execute(query.encode(), place).fetchone()
             if row is not None:
-                update = f"update disarray.segment_metric set {column} = %s where {where}"
+                update = f"update disarray.segment_summary set {column} = %s where {where}"
                 connection.execute(update.encode(), (other_bit(row[0]), *place))
                 changed.add(f"metric {column}")
                 break

@@ -360,7 +360,7 @@ class Arrivals:
     def _doubt(self, source: Source) -> None:
         """Blacklisted and allowed again: whatever was parked or rejected of it stays so."""
         self._remove(source)
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and not self._is_a_copy(source):
             self._write(source, source.text + self._lines())
         self._allow(source)
 

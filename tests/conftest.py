@@ -15,6 +15,7 @@ from psycopg import sql
 
 from disarray import embedded
 from disarray.control import connections, migrations
+from tests.blocks import set_block_length
 from tests.databases import TIMESCALE, Databases
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ def template_database(databases: Databases, server_dsn: str) -> Iterator[str]:
             as 'select clock_timestamp() + (select ahead from disarray.test_clock)';
             """
         )
+        set_block_length(connection)
     with psycopg.connect(server_dsn, autocommit=True) as admin:
         # Else TimescaleDB looks into it now and then, and nothing can be cloned for as long.
         admin.execute(sql.SQL("alter database {} allow_connections false").format(sql.Identifier(name)))

@@ -16,6 +16,7 @@ from disarray.model.description.format import CHANNEL, EVENT_US, ColumnType
 from disarray.model.description.metrics import MetricKind
 from disarray.model.description.read_spec import KeyKind
 from disarray.model.description.scan_spec import scan_spec_of
+from tests.blocks import SEGMENTS_PER_BLOCK
 from tests.kernels.rollup_reference import bucket_at, part
 from tests.kernels.scan_reference import Point, Row, join, junction, merge, summaries, zero_of
 
@@ -84,7 +85,7 @@ def derive(
         {**keys, "metric": metric.name, "channel": channel, **row}
         for metric in dataset.metrics
         for channel in sorted({row.channel for rows in winners.values() for row in rows})
-        for row in history(metric, channel, winners)
+        for row in history(metric, channel, winners, block_us=SEGMENTS_PER_BLOCK * dataset.segment_length_us)
     ]
     rollups = [{**keys, **row} for row in rollup_parts(dataset, winners, window)]
     return {
@@ -118,40 +119,89 @@ def digest(dataset: Dataset, rows: Sequence[Row]) -> str:
 
 
 def history(
-    metric: Metric, channel: str, winners: Mapping[int, Sequence[Row]]
+    metric: Metric, channel: str, winners: Mapping[int, Sequence[Row]], *, block_us: int
 ) -> Iterator[dict[str, object]]:
-    """The summaries of one series with their bases, in one walk through all of its pieces."""
+    """The summaries of one series with their bases: a walk through each block, and one from block to block."""
     kind = "int" if metric.type is ColumnType.INT64 else "float"
     zero = zero_of(metric)
-    base, total, point, key = zero, zero, None, None
-    begun = False
-    for segment_us, rows in winners.items():
-        own = [row for row in rows if row.channel == channel]
-        for piece in summaries(metric, own) if own else ():
-            prior: Point | None = None
-            if not begun or piece["piece"] == 1 or piece["first_reset"] != key:
-                base = before = zero
-                point = None
-            else:
-                prior = point
-                before = join(metric, base, total)
-                step: Any = zero
-                if metric.kind not in (MetricKind.MIN, MetricKind.MAX) and piece["points"] and prior:
-                    step = junction(metric, prior, end(piece, kind, "first"))
-                base = join(metric, base, join(metric, total, step))
-            begun, key = True, piece["last_reset"]
-            total = piece[f"total_{kind}"]  # type: ignore[assignment]
-            if piece["points"]:
-                point = end(piece, kind, "last")
+    former: Walk | None = None
+    for pieces in blocks(metric, channel, winners, block_us):
+        within = list(walk(metric, kind, [piece for _, piece in pieces]))
+        opening = next((each for each in within if each.is_first and each.piece["points"]), None)
+        if former is None or within[0].piece["first_reset"] != former.piece["last_reset"]:
+            base, before, prior = zero, zero, None
+        else:
+            base, before, prior = carried_over(
+                metric, kind, former, None if opening is None else opening.piece
+            )
+        for (segment_us, piece), own in zip(pieces, within, strict=True):
+            last = own
+            if own.is_first:
+                is_reached = own.prior is not None or piece["points"]
+                last = Walk(
+                    piece=piece,
+                    is_first=True,
+                    base=join(metric, base if is_reached else before, own.base),
+                    before=join(metric, base if own.prior else before, own.before),
+                    prior=own.prior or prior,
+                )
+            former = last
             yield {
                 "segment_us": segment_us,
                 **piece,
-                **typed("base", base, kind),
-                **typed("before", before, kind),
-                **typed("prior", None if prior is None else prior.x, kind),
-                "prior_us": None if prior is None else prior.us,
-                "prior_break": None if prior is None else prior.at_break,
+                **typed("base", last.base, kind),
+                **typed("before", last.before, kind),
+                **typed("prior", None if last.prior is None else last.prior.x, kind),
+                "prior_us": None if last.prior is None else last.prior.us,
+                "prior_break": None if last.prior is None else last.prior.at_break,
             }
+
+
+@dataclass(frozen=True)
+class Walk:
+    """A piece, and what a walk to it carried along; `is_first` until the first reset."""
+
+    piece: Mapping[str, Any]
+    is_first: bool
+    base: Any
+    before: Any
+    prior: Point | None
+
+
+def blocks(
+    metric: Metric, channel: str, winners: Mapping[int, Sequence[Row]], block_us: int
+) -> list[list[tuple[int, dict[str, object]]]]:
+    found: defaultdict[int, list[tuple[int, dict[str, object]]]] = defaultdict(list)
+    for segment_us, rows in winners.items():
+        own = [row for row in rows if row.channel == channel]
+        for piece in summaries(metric, own) if own else ():
+            found[segment_us // block_us].append((segment_us, piece))
+    return list(found.values())
+
+
+def walk(metric: Metric, kind: str, pieces: Sequence[Mapping[str, Any]]) -> Iterator[Walk]:
+    """As if the history began with these pieces."""
+    zero = zero_of(metric)
+    former: Walk | None = None
+    for piece in pieces:
+        if former is None or piece["piece"] == 1 or piece["first_reset"] != former.piece["last_reset"]:
+            former = Walk(piece, former is None, zero, zero, None)
+        else:
+            former = Walk(piece, former.is_first, *carried_over(metric, kind, former, piece))
+        yield former
+
+
+def carried_over(
+    metric: Metric, kind: str, former: Walk, opening: Mapping[str, Any] | None
+) -> tuple[Any, Any, Point | None]:
+    """Base, value before it and last point, behind a piece; `opening` has the point that is continued with."""
+    total = former.piece[f"total_{kind}"]
+    point = end(former.piece, kind, "last") if former.piece["points"] else former.prior
+    step: Any = zero_of(metric)
+    if metric.kind not in (MetricKind.MIN, MetricKind.MAX) and opening and opening["points"] and point:
+        step = junction(metric, point, end(opening, kind, "first"))
+    base = join(metric, former.base, join(metric, total, step))
+    return base, join(metric, former.base, total), point
 
 
 def end(piece: Mapping[str, Any], kind: str, which: str) -> Point:

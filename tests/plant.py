@@ -97,7 +97,8 @@ class Plant:
             connection.execute(
                 """
                 truncate disarray.ingest_queue, disarray.file_info, disarray.file_blacklist, disarray.fragment,
-                    disarray.segment, disarray.segment_metric, disarray.rollup_block, disarray.file_fingerprint,
+                    disarray.segment, disarray.segment_summary, disarray.metric_block,
+                    disarray.rollup_block, disarray.file_fingerprint,
                     disarray.rejected_row, disarray.lake_file, disarray.run, disarray.dirty_range,
                     disarray.restatement, disarray.subject, disarray.subject_lock, disarray.subject_version,
                     disarray.moving_file, disarray.unmatched_file, disarray.subject_commit, disarray.commit_follower,

@@ -13,6 +13,7 @@ from disarray.model.description.metrics import MetricKind
 from disarray.model.description.read_spec import KeyKind
 from disarray.model.description.scan_spec import scan_spec_of
 from disarray.model.segments import microseconds_of
+from tests.blocks import SEGMENTS_PER_BLOCK
 from tests.kernels.scan_reference import (
     Row,
     add_point,
@@ -27,7 +28,7 @@ from tests.kernels.scan_reference import (
 from tests.oracle import without_aliases
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from disarray.control.values import Number, Restatement
     from disarray.model.description.dataset import Dataset
@@ -65,10 +66,12 @@ def published(dataset: Dataset, subject: str, said: Sequence[Said]) -> Published
         by_segment[each.row.event_us // dataset.segment_length_us * dataset.segment_length_us].append(each)
     known = {attribute.name: attribute.value for attribute in spec.attributes}
     winners: list[list[Row]] = []
+    blocks: defaultdict[int, list[list[Row]]] = defaultdict(list)
     for segment_us in sorted(by_segment):
         own = by_segment[segment_us]
         rows = without_aliases(own) if spec.key.kind is KeyKind.NONE else [each.row for each in own]
         winners.append(merge(rows, spec).winners)
+        blocks[segment_us // (SEGMENTS_PER_BLOCK * dataset.segment_length_us)].append(winners[-1])
         for row in winners[-1]:
             row.values.update(known)
     channels = sorted({row.channel for rows in winners for row in rows})
@@ -77,63 +80,89 @@ def published(dataset: Dataset, subject: str, said: Sequence[Said]) -> Published
         for channel in channels:
             steps: dict[int, Number | None] = {}
             times = Counter(row.event_us for rows in winners for row in rows if row.channel == channel)
-            for at_us, number in _walk(
-                metric, [[r for r in rows if r.channel == channel] for rows in winners]
-            ):
+            own_blocks = [
+                [mine for rows in block if (mine := [row for row in rows if row.channel == channel])]
+                for block in blocks.values()
+            ]
+            for at_us, number in _walk(metric, [block for block in own_blocks if block]):
                 steps[at_us] = number
             shared = frozenset(at_us for at_us, count in times.items() if count > 1)
             found[metric.name, channel] = Steps(list(steps), list(steps.values()), shared)
     return found
 
 
-def _walk(metric: Metric, segments: Sequence[Sequence[Row]]) -> Iterator[tuple[int, Number | None]]:
-    """The value after each reading of one channel, in order."""
+def _walk(metric: Metric, blocks: Sequence[Sequence[Sequence[Row]]]) -> Iterator[tuple[int, Number | None]]:
+    """The value after each reading of one channel, in order: segments within their block, and block after block."""
     zero = zero_of(metric)
-    end: Number | None = zero  # of the piece that is under way: what its base and its fold come to
-    base, last, key, begun = zero, None, None, False
-    local: Number | None = zero
-    for rows in segments:
-        is_head = True
-        point: Point | None = None
-        for number, row in enumerate(rows):
-            own_key = key_text(row, metric.reset_on)
-            if begun and number and own_key != key:
-                is_head, point, local, last, base = False, None, zero, None, zero
-            elif number == 0:
-                if not begun or own_key != key:
-                    end, last, base, local = zero, None, zero, zero
+    # Of the piece that came last: its base, its fold, the last point and the reset in force.
+    base, local, last, key, begun = zero, zero, None, None, False
+    for block in blocks:
+        ground = before = zero
+        if not begun or key_text(block[0][0], metric.reset_on) != key:
+            last = None
+        else:
+            before = join(metric, base, local)
+            rows = (row for segment in block for row in segment)
+            ground = join(metric, base, join(metric, local, _step(metric, last, rows)))
+        # As if history began with the block; until a reset, `ground` is added to it.
+        own_end, own_base, own_last, is_carried = zero, zero, None, True
+        local = zero
+        for index, segment in enumerate(block):
+            is_head = True
+            point: Point | None = None
+            for number, row in enumerate(segment):
+                own_key = key_text(row, metric.reset_on)
+                is_reset = begun and own_key != key
+                if number and is_reset:
+                    is_head = is_carried = False
+                    own_base, own_last, local, point = zero, None, zero, None
+                elif index and not number and is_reset:
+                    is_carried = False
+                    own_end, own_base, own_last, local = zero, zero, None, zero
+                elif index and not number:
+                    own_end = join(metric, own_base, local)
+                    step = _step(metric, own_last, segment)
+                    own_base, local = join(metric, own_base, join(metric, local, step)), zero
+                begun, key = True, own_key
+                is_behind_a_point = own_last is not None
+                if is_point(row, metric.input, metric.where):
+                    now = point_of(metric, row)
+                    local = add_point(metric, local, point, now)
+                    point = own_last = now
+                if not is_head:
+                    yield row.event_us, local
+                elif point is None:
+                    reached = ground if is_behind_a_point else before
+                    yield row.event_us, join(metric, reached, own_end) if is_carried else own_end
                 else:
-                    end = join(metric, base, local)
-                    first = next(
-                        (
-                            point_of(metric, each)
-                            for each in _head(rows, metric)
-                            if is_point(each, metric.input, metric.where)
-                        ),
-                        None,
-                    )
-                    step = zero
-                    if metric.kind not in EXTREMES and first is not None and last is not None:
-                        step = junction(metric, last, first)
-                    base, local = join(metric, base, join(metric, local, step)), zero
-            begun, key = True, own_key
-            if is_point(row, metric.input, metric.where):
-                now = point_of(metric, row)
-                local = add_point(metric, local, point, now)
-                point = last = now
-            if not is_head:
-                yield row.event_us, local
-            elif point is None:
-                yield row.event_us, end
-            else:
-                yield row.event_us, join(metric, base, local)
+                    reached = join(metric, ground, own_base) if is_carried else own_base
+                    yield row.event_us, join(metric, reached, local)
+        base = own_base
+        if is_carried:
+            base = join(metric, ground if own_last is not None else before, own_base)
+            last = own_last or last
+        else:
+            last = own_last
 
 
-def _head(rows: Sequence[Row], metric: Metric) -> Iterator[Row]:
-    """The readings of a segment up to its first reset."""
-    for row in rows:
-        if key_text(row, metric.reset_on) != key_text(rows[0], metric.reset_on):
+def _step(metric: Metric, last: Point | None, rows: Iterable[Row]) -> Number | None:
+    """From the last point to the first one of these readings, if it comes before a reset."""
+    zero = zero_of(metric)
+    if metric.kind in EXTREMES or last is None:
+        return zero
+    points = (row for row in _head(rows, metric) if is_point(row, metric.input, metric.where))
+    first = next(points, None)
+    return zero if first is None else junction(metric, last, point_of(metric, first))
+
+
+def _head(rows: Iterable[Row], metric: Metric) -> Iterator[Row]:
+    """Readings up to the first reset."""
+    first: str | None = None
+    for number, row in enumerate(rows):
+        key = key_text(row, metric.reset_on)
+        if number and key != first:
             return
+        first = key
         yield row
 
 

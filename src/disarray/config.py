@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from disarray.config_options import OPTIONS, Kind
+from disarray.config_options import OPTIONS
 from disarray.errors import ConfigError, SpecError
 from disarray.model.description.spec_table import MisfitError, Problems, Table, describe
 from disarray.model.duration import parse_duration
+from disarray.model.option import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
-    from disarray.config_options import Option
+    from disarray.model.option import Option
 
 FILE_NAME = "disarray.toml"
 # A description is a page; a thousand times that is a wrong file.

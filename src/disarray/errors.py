@@ -235,13 +235,16 @@ class SourceError(DisarrayError):
 
     # What to do next, in the words of each kind.
     remedy = "It is tried again by itself, later and later"
+    # What happened, without what follows for a pull.
+    finding = ""
 
     @classmethod
     def of(cls, source_name: str, reason: str) -> Self:
         """What happened to which source."""
-        return cls(
-            f"source {source_name}: {reason.rstrip('.')}. Nothing of this batch was taken. {cls.remedy}"
-        )
+        finding = f"source {source_name}: {reason.rstrip('.')}"
+        error = cls(f"{finding}. Nothing of this batch was taken. {cls.remedy}")
+        error.finding = finding
+        return error
 
 
 class SourceUnavailableError(SourceError):
@@ -494,6 +497,10 @@ class DestinationMisfitError(DestinationError):
 
 class DestinationConflictError(DestinationError):
     """Somebody else wrote to the target at the same moment, and was first. Nothing was changed; try again soon."""
+
+
+class ExcessiveDeletesError(DestinationError):
+    """A load would delete more of the target than it may without somebody having said so. Nothing was deleted."""
 
 
 class UnloadableRowsError(DestinationError):

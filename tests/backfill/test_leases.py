@@ -9,6 +9,7 @@ import pytest
 
 from disarray.backfill import lease_keeper
 from disarray.control import backfill_chunks, backfills
+from disarray.errors import BackfillTargetError
 from tests.processes import eventually
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ SLOW = {"update": {"set": {"touched": "touched + 1 + length(pg_sleep(0.02)::text
 def test_a_lease_is_renewed_while_a_worker_is_at_it(
     shop: Shop, phase: str, advance_clock: Callable[[timedelta], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lease_keeper, "_RENEWALS_IN_A_LEASE", 600)
+    monkeypatch.setattr(lease_keeper, "RENEWALS_IN_A_LEASE", 600)
     shop.connection.execute("delete from shop.orders where id > 60")
     job_id = shop.start()
     worker = shop.worker(job_id)
@@ -71,6 +72,23 @@ def test_a_chunk_whose_transaction_takes_longer_than_the_lease_is_done_once(
     chunks = backfill_chunks.list_backfill_chunks(shop.connection, job_id)
     assert [(chunk.state, chunk.attempts) for chunk in chunks] == [("done", 1)] * 5
     assert shop.effects() == {1}
+
+
+def test_a_worker_whose_lease_is_gone_does_not_stop_the_job(
+    shop: Shop, advance_clock: Callable[[timedelta], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job_id = shop.start()
+    worker, other = shop.worker(job_id), shop.worker(job_id, "Worker02")
+
+    def frozen(*_given: Any) -> Any:
+        advance_clock(timedelta(seconds=61))
+        other.step()  # the chunk is another's
+        raise BackfillTargetError("the table is not what it was while this worker slept")
+
+    monkeypatch.setitem(vars(worker._session.kind), "read", frozen)
+    worker.step()
+    assert shop.job(job_id).state == "running"
+    assert shop.run(job_id).verdict == "verified"
 
 
 def test_chunks_that_die_with_their_workers_count_as_any_other(

@@ -63,7 +63,7 @@ def checked(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
 def damage_base(plant: Plant) -> None:
     with plant.pool.connection() as connection:
         changed = connection.execute(
-            "update disarray.segment_metric set base_float = base_float + 1 where (subject_key, metric, segment_us) = "
+            "update disarray.segment_summary set base_float = base_float + 1 where (subject_key, metric, segment_us) = "
             "(select subject_key, metric, max(segment_us) from disarray.segment_metric "
             "where subject_key = 'T2' and metric = 'energy' group by 1, 2)"
         )
@@ -72,11 +72,19 @@ def damage_base(plant: Plant) -> None:
 
 def damage_rollup(plant: Plant) -> None:
     with plant.pool.connection() as connection:
-        changed = connection.execute(
-            "update disarray.rollup_block set points[1] = points[1] # 1 where (subject_key, segment_us) = "
-            "(select subject_key, max(segment_us) from disarray.rollup_block where subject_key = 'T1' group by 1)"
-        )
-        assert changed.rowcount == 1
+        # All aggregates share their points; written out for each of them, those of one part can be damaged alone.
+        for change in (
+            "points = array(select point from generate_subscripts(aggregates, 1) cross join unnest(points) as point)",
+            "points[1] = points[1] # 1",
+        ):
+            statement = f"""
+                update disarray.rollup_block set {change}
+                where (subject_key, segment_us) = (
+                    select subject_key, max(segment_us) from disarray.rollup_block where subject_key = 'T1' group by 1
+                )
+            """
+            changed = connection.execute(statement.encode())
+            assert changed.rowcount == 1
 
 
 def test_a_clean_plant_is_identical_and_what_differs_is_named_and_taken_over(plant: Plant, run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import backfills, connections
+from disarray.control import backfill_chunks, backfills, connections, instances
 from tests.backfill.conftest import TABLE
 from tests.cli.conftest import IN_PROCESS
 from tests.processes import Running, eventually
@@ -66,6 +66,19 @@ def test_a_job_from_its_plan_to_a_second_verification(run: Run, orders: Connecti
     assert found.returncode == 1
     assert "chunk 1: 1 rows were changed since by somebody else" in found.stdout
     assert "changed" in run("backfill", "list").stdout
+
+
+def test_a_verification_that_comes_too_early_ends_nobody_who_works_on_the_job(
+    run: Run, orders: Connection, dsn: str
+) -> None:
+    run("backfill", "start", "job.toml", "--detach")
+    with connections.connect(dsn) as other:
+        at_work = instances.register_instance(other, "backfill job 1")
+        early = run("backfill", "verify", "1")
+        assert "when every chunk has ended. Nothing was changed" in early.stderr
+        limits = backfill_chunks.FailureLimits(max_attempts=1, max_error_rate=1, alert_threshold=0)
+        claim = backfill_chunks.claim_backfill_chunk(other, 1, at_work, lease_seconds=60, limits=limits)
+    assert claim.outcome == "none", "nothing is cut yet"
 
 
 def test_a_job_is_steered_while_it_waits_for_workers(run: Run, orders: Connection) -> None:

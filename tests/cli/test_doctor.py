@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.cli.commands.doctor import Verdict, check_disk, check_java, judge_database
+from disarray.cli.commands.doctor import (
+    Verdict,
+    check_disk,
+    check_java,
+    check_spark_ports,
+    judge_database,
+)
 from disarray.control.inspection import ROLES, ServerInspection, inspect_server
 from disarray.errors import DatabaseUnreachableError
 
@@ -66,6 +72,24 @@ def test_missing_java_is_told_with_the_package_to_install() -> None:
 
 def test_disk_is_measured_where_the_state_folder_will_be(tmp_path: Path) -> None:
     assert str(tmp_path / "not" / "yet") in check_disk(tmp_path / "not" / "yet").found
+
+
+@pytest.mark.parametrize(
+    ("settings", "fix"),
+    [
+        ({}, None),
+        ({"spark.master": "yarn"}, None),
+        ({"spark.master": "spark://one:7077", "spark.authenticate": "true"}, None),
+        ({"spark.authenticate": "false"}, "take `authenticate` out of [spark]"),
+        ({"spark.master": "spark://one:7077"}, "a secret on the cluster"),
+    ],
+)
+def test_ports_of_spark_that_anybody_may_use_are_found_with_what_closes_them(
+    settings: dict[str, str], fix: str | None
+) -> None:
+    check = check_spark_ports(settings)
+    assert check.verdict is (Verdict.OK if fix is None else Verdict.FAILED)
+    assert (fix or "") in (check.fix or "")
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -32,11 +32,11 @@ def disarray(
 
 
 def test_help_answers_at_once_and_imports_nothing_heavy(tmp_path: Path) -> None:
-    began = time.perf_counter()
+    # Of the processor: how long it takes is up to whoever else uses the machine.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert disarray("--help", project=tmp_path).returncode == 0
-    assert (
-        time.perf_counter() - began < 1.5
-    )  # 0.1 s on an idle machine; the imports below are what would cost
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 1.5
     code = "import sys, disarray.cli.main; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -57,6 +57,16 @@ def test_a_call_imports_the_command_that_it_names_and_no_other() -> None:
 )
 def test_all_commands_are_there_where_none_is_named(words: list[str]) -> None:
     assert len(make_app(words).registered_commands) + len(make_app(words).registered_groups) == len(COMMANDS)
+
+
+@pytest.mark.parametrize("group", [(), ("backfill",), ("source",)])
+def test_help_lists_each_command_with_a_whole_clause_on_a_narrow_terminal(
+    group: tuple[str, ...], tmp_path: Path
+) -> None:
+    shown = disarray(*group, "--help", project=tmp_path, environment={"COLUMNS": "80"}).stdout
+    listed = shown.partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
+    assert len(listed) > 5
+    assert [line for line in listed if len(line) > 80 or line.endswith("...")] == []
 
 
 def test_a_folder_named_like_a_command_does_not_hide_the_command() -> None:

@@ -93,6 +93,14 @@ def test_a_source_with_a_buffer_says_how_far_it_was_read_and_what_is_read_again(
     assert "Settled" not in shown
 
 
+def test_a_sequence_number_of_eight_digits_is_no_date(run: Run, project: Connection) -> None:
+    project.execute("select setval('public.changes', 20261117)")
+    project.execute("insert into public.readings (id, tool, at, watts) values (4, 'TOOL07', '2026-03-02', 1)")
+    ran(run, "run", "historian", "--once")
+    assert " 20261118 " in ran(run, "show", "historian")
+    assert " 20261118 " in ran(run, "list")
+
+
 def test_a_name_that_is_not_known_is_answered_with_the_nearest(run: Run, project: Connection) -> None:
     assert "did you mean 'historian'?" in ran(run, "show", "historan", code=1)
 
@@ -109,3 +117,18 @@ def test_up_once_pulls_sources_and_tells_of_one_that_cannot_be_read(
     assert done.returncode == 1
     assert "source historian" in done.stdout
     assert "s3cret" not in done.stdout + done.stderr
+
+
+def test_a_resync_is_planned_begun_once_and_waits_for_the_workers(run: Run, project: Connection) -> None:
+    assert "was never read" in ran(run, "resync", "historian", code=1)
+    ran(run, "run", "historian", "--once")
+    planned = ran(run, "resync", "historian", "--dry-run")
+    assert "rows      about 9" in planned, "each of three is read, compared and taken in"
+    assert "job 1 waits for the workers" in ran(run, "resync", "historian", "--by", "alice")
+    again = ran(run, "resync", "historian", code=1)
+    assert "'resync_historian' is under way as job 1" in again
+    assert "disarray backfill cancel 1" in again
+    [(jobs,)] = project.execute("select count(*) from disarray.backfill_job").fetchall()
+    assert jobs == 1
+    assert run("backfill", "cancel", "1", "--reason", "later").returncode == 0
+    assert "waits for the workers" in ran(run, "resync", "historian", "--allow-deletes")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 import uuid
 from typing import TYPE_CHECKING
 
@@ -73,7 +74,9 @@ def test_status_names_subjects_that_are_not_what_their_files_say(run: Run, busy:
     )
     told = run("status").stdout
     [line] = [line for line in told.splitlines() if line.startswith("verified")]
-    assert " ".join(line.split()) == "verified 0 identical 1 different, 0 unproven, 0 not final, 1 never"
+    assert " ".join(line.split()) == (
+        "verified 0 identical 0 identical in part, 1 different, 0 unproven, 0 not final, 1 never"
+    )
     assert "1 subject not as the files say: TOOL01. See: disarray verify --subject SUBJECT" in told
 
 
@@ -130,3 +133,40 @@ def test_watching_goes_on_through_a_lost_connection_until_it_is_interrupted(
         _, complaints = watching.communicate(timeout=240)
     assert watching.returncode == 0
     assert "Traceback" not in complaints
+
+
+# Shows one status, and is interrupted where Python can tell nobody of it.
+LOSING = """
+import signal
+from disarray.cli.commands import status
+from disarray.cli.main import main
+
+class Finalized:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+
+shown = status._print_json
+
+def show(found):
+    shown(found)
+    Finalized()
+
+status._print_json = show
+main()
+"""
+
+
+def test_an_interruption_that_is_lost_in_a_finalizer_ends_watching_all_the_same(
+    command: Callable[..., list[str]], environment: dict[str, str], tmp_path: Path, connection: Connection
+) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", LOSING, *command("status", "--json", "--watch")[3:]],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert "Exception ignored" in ended.stderr
+    assert (ended.returncode, len(ended.stdout.splitlines())) == (0, 1)

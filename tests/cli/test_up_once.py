@@ -63,6 +63,7 @@ def test_what_waits_is_told_by_every_run_until_it_is_settled(plant: Plant, run: 
             "events": [],
             "queued": [],
             "rejected": ["rejected.csv"],
+            "headerless": [],
             "refused": ["refused.csv"],
             "unmatched": ["notes.txt"],
             "unreadable": [],
@@ -105,6 +106,45 @@ def test_a_glob_that_never_matched_anything_is_named(plant: Plant, run: Run) -> 
     # What was taken in and then moved away did match.
     (plant.inbox / "TOOL09/a.cvs").unlink()
     assert once(run)[0] == 0
+
+
+def test_a_file_of_another_kind_is_told_and_not_taken_for_an_empty_one(
+    tmp_path: Path, dsn: str, run: Run
+) -> None:
+    text = WITH_HORIZON.replace(
+        'format = "csv"', 'format = { like = "csv", header = { pattern = "^time," } }'
+    )
+    assert text != WITH_HORIZON
+    plant = Plant(tmp_path, dsn, description=SETTINGS + text)
+    plant.write("TOOL01/empty.csv", "made by hand\ntime,watts,good\n")
+    plant.write("TOOL01/other.csv", "stamp;power\n2026-10-01T00:00:00Z;5\n")
+    for _ in range(2):
+        code, state = once(run)
+        assert code == 1
+        assert names(state["waits"]["headerless"]) == ["other.csv"]
+    shown = run("up", "--once").stdout
+    assert "none of its 2 lines is the header" in shown
+    assert "1 without a reading" in shown
+    plant.write("TOOL01/other.csv", "time,watts,good\n")
+    assert once(run)[0] == 0
+    plant.pool.close()
+
+
+def test_files_that_two_datasets_take_are_refused_once_and_no_pattern_is_called_empty(
+    tmp_path: Path, dsn: str, run: Run
+) -> None:
+    other = WITH_HORIZON.replace('name = "tools"', 'name = "others"')
+    plant = Plant(tmp_path, dsn, description=SETTINGS + WITH_HORIZON + other)
+    plant.write("TOOL01/good.csv", report(10))
+    ended = run("up", "--once")
+    assert ended.returncode == 1
+    [line] = [line for line in (ended.stdout + ended.stderr).splitlines() if "good.csv" in line]
+    assert line.endswith(
+        "good.csv is refused: matches the datasets 'tools' and 'others', so it was given to none; "
+        "narrow 'files' or 'roots' of one"
+    )
+    assert "no file ever matched" not in ended.stdout
+    plant.pool.close()
 
 
 def test_lists_are_bounded_and_counts_are_not(plant: Plant, run: Run) -> None:

@@ -56,7 +56,7 @@ def test_a_number_that_was_changed_is_shown_with_its_bits_and_ends_in_failure(
     with plant.pool.connection() as connection:
         register_hooks(connection, [HOOK])
     plant.ingest(plant.write("T1/a.csv", "time,watts\n2025-10-01T00:00:00Z,0.1\n2025-10-01T01:00:00Z,0.2\n"))
-    plant.rows("update disarray.segment_metric set total_float = 0.3 where total_float = 0.2 returning 1")
+    plant.rows("update disarray.segment_summary set total_float = 0.3 where total_float = 0.2 returning 1")
     found = run("verify", "--json", timeout=1800)
     told = plant.rows("select subject_key, dataset, details -> 'finding_count' from disarray.side_effect")
     assert told == [("T1", "tools", 2)]

@@ -59,8 +59,8 @@ def read_tables(connection: Connection) -> Tables:
     events = connection.execute(
         """
         select event_type::text, source_uri, count(*)
-        from disarray.ingest_event
-        where source_uri is not null or metadata ? 'queue_id'
+        from disarray.ingest_event as event
+        where source_uri is not null or disarray.event_queue_id(event) is not null
         group by event_type, source_uri
         """
     ).fetchall()
@@ -102,16 +102,16 @@ where file.status <> 'blacklisted'
 # A version is safe once it is queued, or a later event ended it, or a run that began after it was announced took
 # in whatever the file then was.
 LOST_VERSIONS = """
-select announced.source_uri, announced.metadata ->> 'content_hash'
+select announced.source_uri, announced.content_hash
 from disarray.ingest_event as announced
 where
     announced.event_type in ('enqueued', 'merged')
-    and announced.metadata ->> 'content_hash' is not null
+    and announced.content_hash is not null
     and not exists (
         select
         from disarray.ingest_queue as item
         where item.source_uri = announced.source_uri
-            and (item.status = 'available' or item.content_hash = announced.metadata ->> 'content_hash')
+            and (item.status = 'available' or item.content_hash = announced.content_hash)
     )
     and not exists (
         select
@@ -122,11 +122,11 @@ where
                 ended.event_type = 'blacklisted'
                 or (
                     ended.event_type in ('completed', 'superseded', 'dead_letter')
-                    and ended.metadata ->> 'content_hash' = announced.metadata ->> 'content_hash'
+                    and ended.content_hash = announced.content_hash
                 )
                 or (
                     ended.event_type = 'completed'
-                    and (ended.metadata ->> 'claimed_at')::timestamptz >= announced.occurred_at
+                    and ended.claimed_at >= announced.occurred_at
                 )
             )
     )

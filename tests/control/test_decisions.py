@@ -144,7 +144,8 @@ def asked(connection: Connection, document: str, queue_id: int) -> None:
 
     with translated_errors():
         connection.execute(
-            "select disarray.assert_decided(%s::json, %s::json)", (document, f'[{{"queue_id": {queue_id}}}]')
+            "select disarray.assert_decided('CELL1', %s::json, %s::json)",
+            (document, f'[{{"queue_id": {queue_id}}}]'),
         )
 
 

@@ -144,3 +144,22 @@ def test_retention_leaves_alone_what_only_looks_like_a_partition(in_march: Conne
     in_march.execute("create table disarray.ingest_event_2001_01 ()")
     assert events.drop_old_events(in_march, keep=timedelta(days=30)) == 0
     in_march.execute("select from disarray.ingest_event_2001_01")
+
+
+def test_events_from_before_an_order_had_columns_say_the_same(connection: Connection) -> None:
+    metadata = {"content_hash": "v1", "size": 3}
+    queue_id = files.enqueue_file(connection, "file:///now", "TOOL01", metadata=metadata)
+    connection.execute(
+        """
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
+        values (disarray.clock(), 'enqueued', 'file:///then', 'TOOL01', jsonb_build_object(
+            'queue_id', %s::bigint, 'reason', 'file_notification', 'content_hash', 'v1'
+        ))
+        """,
+        (queue_id,),
+    )
+    [now], [then] = (events.list_file_events(connection, f"file:///{when}") for when in ("now", "then"))
+    assert now.metadata == then.metadata
+    since = datetime.now(UTC) - timedelta(hours=1)
+    found = events.list_events(connection, since=since, queue_id=queue_id)
+    assert {each.source_uri for each in found} == {"file:///now", "file:///then"}

@@ -277,3 +277,12 @@ def test_a_subject_that_gave_its_turn_to_the_backfill_lane_is_free_for_others(st
         served = flow.served(worker, FetchPolicy())
     assert served == {"OLD"}
     assert flow.served(other, FetchPolicy()) == {"BUSY"}
+
+
+def test_backfill_whose_lease_ran_out_is_claimed_again_by_the_call_that_frees_it(stage: Stage) -> None:
+    flow = Flow(stage, worker_count=1)
+    flow.feed_backfill(["TOOL01"])
+    policy = FetchPolicy(limit=1, lease_seconds=30)
+    assert [item.lane for item in flow.workers[0].claim(policy)] == [Lane.BACKFILL]
+    stage.advance(timedelta(seconds=31))
+    assert [item.lane for item in flow.workers[0].claim(policy)] == [Lane.BACKFILL]

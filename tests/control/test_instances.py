@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import blacklist, claims, events, files, instances, queue, status
+from disarray.control import blacklist, claims, events, files, housekeeping, instances, queue, status
 from disarray.control.files import Notification
 from disarray.control.instances import InstanceState
 from disarray.errors import InvalidRequestError, StaleIncarnationError, UnknownInstanceError
@@ -125,6 +125,19 @@ def test_a_subject_that_matches_nobody_is_reported_and_waits(connection: Connect
     second = instances.register_instance(connection, "Worker02", subject_patterns=["LOST-1"])
     assert status.queue_status(connection)["unserved_subjects"] == ["LOST-2"]
     assert served_by(connection, second) == {"LOST-1"}
+
+
+def test_a_command_is_no_worker_and_serves_nothing(connection: Connection) -> None:
+    """It ends, and must not look like a worker that fell silent, or like one that serves what nobody does."""
+    instances.register_instance(connection, "Worker01", subject_patterns=["TOOL*"])
+    enqueue_one_of_each(connection, "LOST-1")
+    instances.register_command(connection, "backfill job 1")
+    assert [each.instance_name for each in instances.list_instances(connection)] == ["Worker01"]
+    assert status.queue_status(connection)["unserved_subjects"] == ["LOST-1"]
+    connection.execute("update disarray.instance set last_seen_at = last_seen_at - interval '90 days'")
+    housekeeping.forget_history(connection, keep=timedelta(days=30), keep_fragments=timedelta(days=30))
+    left = connection.execute("select instance_name from disarray.instance").fetchall()
+    assert left == [("Worker01",)]
 
 
 def test_a_subject_whose_only_item_was_taken_away_is_no_longer_reported(connection: Connection) -> None:

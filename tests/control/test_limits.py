@@ -181,6 +181,7 @@ def test_unusable_metadata_is_refused(connection: Connection, metadata: Any) -> 
         pytest.param("[]", id="array"),
         pytest.param("null", id="null"),
         pytest.param(json.dumps(nested(8)), id="eight levels"),
+        pytest.param(json.dumps({"a": "{{", "b": nested(7)}), id="eight levels behind two braces"),
         pytest.param(json.dumps({"a": "x" * MAX_BYTES}), id="too long"),
         pytest.param('{"a": 1e100000}', id="a number of a hundred thousand digits"),
     ],

@@ -298,22 +298,29 @@ def test_enqueueing_reads_a_few_rows_of_a_hundred_thousand(
 def test_the_newest_value_costs_an_index_step_per_channel_however_long_the_history(
     connection: Connection, connect: Callable[[], Connection]
 ) -> None:
-    connection.execute("analyze disarray.segment_metric")
+    connection.execute("analyze disarray.segment_summary")
     connection.execute(
         """
-        insert into disarray.segment_metric (
-            dataset, subject_key, metric, channel, segment_us, piece, readings, points,
-            first_reading_us, last_reading_us
+        insert into disarray.segment_summary (
+            dataset, subject_key, metric, channel, block_us, segment_us, piece, readings, points,
+            first_reading_us, last_reading_us, is_carried
         )
-        select 'D', 'S', metric, 'C' || channel, day, 0, 1, 0, day, day
+        select 'D', 'S', metric, 'C' || channel, day / 128 * 128, day, 0, 1, 0, day, day, true
         from generate_series(1, 1157) as day, generate_series(1, 100) as channel, unnest(array['a', 'b', 'c']) as metric
+        """
+    )
+    connection.execute(
+        """
+        insert into disarray.metric_block (dataset, subject_key, metric, channel, block_us, kind, restarts)
+        select distinct dataset, subject_key, metric, channel, block_us, 'sum', false
+        from disarray.segment_summary
         """
     )
     session = connect()
     statement = "select count(*) from disarray.load_bases('D', 'S', 'b', 1157, 1157)"
     assert session.execute(statement.encode()).fetchone() == (100,)
     every_channel = execute_explained(session, statement)
-    assert [scan for scan in every_channel.of("segment_metric") if scan.kind == "Seq Scan"] == []
+    assert [scan for scan in every_channel.of("segment_summary") if scan.kind == "Seq Scan"] == []
     assert [scan for scan in every_channel.scans if scan.rows_read > 150] == []
     assert every_channel.buffers < 100 * 20
     one = execute_explained(
@@ -435,20 +442,24 @@ def test_a_shift_of_bases_folds_once_also_where_no_statistics_were_ever_taken(co
     segments = 300
     with connection.transaction(force_rollback=True):
         connection.execute(
-            "insert into disarray.metric values ('D', '', 'm', 'sum', 'trapezoid', null, false, '')"
+            """
+            insert into disarray.dataset_version values ('D', 'parse', 'scan', '{}', now(), now());
+            insert into disarray.metric values ('D', 'scan', 'm', 'sum', 'trapezoid', null, false, '');
+            insert into disarray.subject_version values ('S', 'D', 'parse', 'scan', 100);
+            """
         )
         connection.execute(
             """
-            insert into disarray.segment_metric (
-                dataset, subject_key, metric, channel, segment_us, piece, readings, points, total_float,
+            insert into disarray.segment_summary (
+                dataset, subject_key, metric, channel, block_us, segment_us, piece, readings, points, total_float,
                 first_us, last_us
             )
-            select 'D', 'S', 'm', '', at_us, 0, 1, 1, 1.0, at_us, at_us
+            select 'D', 'S', 'm', '', at_us / 100 * 100, at_us, 0, 1, 1, 1.0, at_us, at_us
             from generate_series(1, %s) as at_us
             """,
             (segments,),
         )
-        done = execute_explained(connection, "select telemetry.recompute_running_totals('D', 'S', 2)")
+        done = execute_explained(connection, "select telemetry.recompute_running_totals('D', 'S', 1)")
     # Once to find the series, once to fold and once to compare: not once more for each base.
-    assert sum(scan.rows_read for scan in done.of("segment_metric")) <= 4 * segments
+    assert sum(scan.rows_read for scan in done.of("segment_summary")) <= 4 * segments
     assert sum(scan.rows_read for scan in done.of("metric")) <= segments

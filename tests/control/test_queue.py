@@ -166,3 +166,27 @@ def test_a_subject_that_waits_alone_gets_the_whole_limit(connection: Connection)
     files.enqueue_files(connection, [Notification(f"file:///{number}", "ALONE") for number in range(50)])
     holder = instances.register_instance(connection, "Worker01")
     assert len(queue.fetch_items(connection, holder, FetchPolicy(limit=40, max_subjects=20))) == 40
+
+
+def complete(connection: Connection, queue_ids: list[queue.QueueId], holder: queue.Holder) -> None:
+    claims.complete_items(connection, queue_ids, holder)
+
+
+def fail(connection: Connection, queue_ids: list[queue.QueueId], holder: queue.Holder) -> None:
+    claims.fail_items(connection, [claims.Failure(queue_id, "it broke") for queue_id in queue_ids], holder)
+
+
+@pytest.mark.parametrize("end", [complete, fail])
+def test_what_waits_on_a_held_subject_is_nobodys_to_end_and_the_whole_batch_is_refused(
+    connection: Connection, end: Callable[[Connection, list[queue.QueueId], queue.Holder], None]
+) -> None:
+    files.enqueue_files(connection, [Notification(f"file:///{name}", "TOOL01") for name in "ab"])
+    holder = instances.register_instance(connection, "Worker01")
+    [own] = queue.fetch_items(connection, holder, FetchPolicy(limit=1))
+    [waiting] = queue.list_queue(connection, status="available")
+    with pytest.raises(LeaseLostError, match=f"item {waiting.queue_id} is not claimed by 'Worker01'"):
+        end(connection, [own.queue_id, waiting.queue_id], holder)
+    assert {(item.queue_id, item.status) for item in queue.list_queue(connection)} == {
+        (own.queue_id, "claimed"),
+        (waiting.queue_id, "available"),
+    }

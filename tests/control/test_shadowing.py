@@ -6,7 +6,7 @@ import json
 import uuid
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pyarrow as pa
@@ -23,6 +23,7 @@ from disarray.control import (
     backfill_verifications,
     backfills,
     blacklist,
+    blocks,
     catalog,
     claims,
     commits,
@@ -51,6 +52,7 @@ from disarray.control import (
     rebuilds,
     replays,
     requests,
+    resyncs,
     runs,
     side_effects,
     source_loads,
@@ -119,7 +121,8 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     claims.complete_items(session, [second.queue_id], holder)
     claims.fail_item(session, third.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
     assert claims.return_unknown_claims(session, [], holder) == 1
-    claims.release_subject(session, "TOOL01", holder)
+    claims.release_subjects(session, ["TOOL01"], holder)
+    assert queue.is_live_work_waiting(session, holder)
     assert {entry.queue_id for entry in queue.list_queue(session)} == {third.queue_id, fourth.queue_id}
 
     assert blacklist.blacklist_file(session, "file:///a", "TOOL01", reason="broken", by="alice") is not None
@@ -133,12 +136,14 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     called |= everything_about_hooks(session) | everything_about_parts(session)
     called |= everything_about_destinations(session)
     called |= everything_about_backfills(session)
+    called |= everything_about_a_resync(session)
     events.provision_event_partitions(session, months_ahead=4)
     events.drop_old_events(session, keep=timedelta(days=365))
     return called | {
         "register_instance", "bind_instance", "enqueue_file", "enqueue_files", "fetch_items", "assert_subject_held",
         "renew_subjects", "mark_dirty", "reconcile_subject", "complete_item", "complete_items", "fail_item",
-        "return_unknown_claims", "release_subject", "list_queue", "blacklist_file", "allow_file", "list_files",
+        "return_unknown_claims", "release_subject", "release_subjects", "is_live_work_waiting",
+        "list_queue", "blacklist_file", "allow_file", "list_files",
         "list_instances", "list_migrations", "function_release", "queue_status", "provision_event_partitions",
         "drop_old_events",
     }  # fmt: skip
@@ -292,6 +297,15 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     assert [row["total_int"] for row in stored.summaries["cells"]] == [9]
     assert [row["points"] for row in stored.rollup_parts["cells"]] == [2]
     assert stored.files == ()
+    streamed: list[Any] = []
+    verification.load_subject(
+        session,
+        "CELL1",
+        columns={verification.SubjectRows.ROLLUP_PARTS: ["points"]},
+        on_rows=lambda _, rows: streamed.extend(rows),
+        takes=lambda *_: True,
+    )
+    assert streamed == [("cells", 2)]
     everything_about_replays(session)
     everything_about_followers(session)
     everything_about_a_quarantine(session)
@@ -316,12 +330,13 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         "start_verification", "find_open_verification", "note_subject_verification", "end_verification",
         "verification_state", "claim_scheduled_verification",
         "list_verified_subjects", "load_subject_files", "load_subject_fragments", "load_subject_segments",
-        "load_subject_summaries", "load_subject_rollup_parts", "load_rejected_positions",
+        "load_subject_summaries", "load_subject_rollup_parts", "list_rollup_segments", "load_rejected_positions",
+        "load_block_lengths",
         "next_replayed_subject", "measure_replay", "newest_commit_seq", "load_span_summaries", "load_last_summaries",
         "load_span_rollup_parts", "carry_bases", "distrust_segments",
         "next_pending_rebuild", "measure_pending_rebuilds", "rebuild_progress",
         "audit_files", "audit_leases", "audit_progress", "audit_limits", "audit_readings", "audit_commits",
-        "audit_origins", "load_base_chains", "list_live_lake_files",
+        "audit_origins", "load_base_chains", "load_metric_blocks", "list_live_lake_files",
         "audit_restatements", "list_settled_restatements", "audit_notices", "audit_file_records", "audit_deliveries",
         "register_dataset", "commit_subject", "put_rows", "finish_commit", "is_committed", "high_event_us",
         "list_commits", "follow_commits", "advance_follower", "unfollow_commits", "list_followers", "drop_commits",
@@ -351,14 +366,15 @@ def everything_about_replays(session: Connection) -> None:
     assert replays.measure_replay(session, datasets=None, subjects=["CELL1"], **span).readings == 2
     assert replays.newest_commit_seq(session, "CELL1", "cells") == 2
     [stored] = replays.load_span_summaries(session, "cells", "CELL1", **span)
-    assert replays.load_last_summaries(session, "cells", "CELL1", before_us=10) == [stored]
+    [last] = replays.load_last_summaries(session, "cells", "CELL1", before_us=10)
+    assert last["summary"]["total_int"] == stored["total_int"]
     assert len(replays.load_span_rollup_parts(session, "cells", "CELL1", **span)) == 1
     piece = {
         name: value for name, value in stored.items() if name not in ("dataset", "subject_key", "base_int")
     }
     metric = {"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": True, "unit": ""}
     [carried] = session.execute(
-        "select base_int from disarray.carry_bases('cells', %s::json, 0, %s::json)",
+        "select (carried).base_int from disarray.carry_bases('cells', 'CELL1', %s::json, 0, %s::json)",
         (json.dumps([metric]), json.dumps([piece])),
     ).fetchall()
     assert carried == (stored["base_int"],)
@@ -479,6 +495,9 @@ def everything_about_destinations(session: Connection) -> set[str]:
         session, "copy", dataset="cells", definition={"table": "t"}, subject_patterns=["*"]
     )
 
+    def decide(what: str) -> int:
+        return destinations.decide_destination(session, "copy", what, reason="another table", by="alice")
+
     def claim() -> destinations.LoadTurn:
         turn = destinations.claim_destination(session, "copy", holder, lease_seconds=60)
         assert turn is not None
@@ -487,13 +506,16 @@ def everything_about_destinations(session: Connection) -> set[str]:
     turn = claim()
     destinations.renew_destination(session, turn, lease_seconds=60)
     destinations.advance_destination(session, turn, rows_loaded=1, rows_deleted=0, seconds=0.1)
-    assert destinations.decide_destination(session, "copy", "republished", **decision) > 0
+    assert decide("republished") > 0
     destinations.end_destination_turn(session, claim(), next_in=timedelta(seconds=1), error="away")
     destinations.note_destination_error(session, "copy", "away")
     destinations.restart_destination(session, "copy")
     assert destinations.list_unasked_subjects(session, "copy", ["NOBODY"]) == ["NOBODY"]
     destinations.end_destination_sweep(session, "copy")
     assert [each.destination for each in destinations.list_destinations(session)] == ["copy"]
+    decide("republished")
+    destinations.hold_destination_back(session, claim(), "too much would go")
+    decide("resumed")
     assert destinations.list_destination_subjects(session, "copy")
     size = destinations.measure_destination(session, "copy")
     assert size.last_subject is not None
@@ -507,7 +529,7 @@ def everything_about_destinations(session: Connection) -> set[str]:
         "register_destination", "claim_destination", "renew_destination", "advance_destination", "end_destination_turn",
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
         "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
-        "measure_destination", "list_destination_stretch", "claim_destination_subject",
+        "measure_destination", "list_destination_stretch", "claim_destination_subject", "hold_destination_back",
     }  # fmt: skip
 
 
@@ -519,6 +541,48 @@ def everything_about_parts(session: Connection) -> set[str]:
     assert file_parts.load_part_parents(session, [uri]) == {}
     assert list(file_parts.list_split_files(session)) == []
     return {"load_file_parts", "load_part_deliveries", "load_part_parents", "list_split_files"}
+
+
+def everything_about_a_resync(session: Connection) -> set[str]:
+    """A resync that stages one file, and is given up before it is swapped."""
+    job_id = backfills.start_backfill(
+        session, "once_more", "resync", description={}, cursor_end=["9"], rows_estimated=1, answer_before=None,
+        rate_limit=None, max_concurrency=1, chunk_rows=1, reason="deletes", by="alice",
+    )  # fmt: skip
+    assert resyncs.begin_resync(
+        session, job_id, source_name="historian", table_name="readings", dataset="cells", key_end=None
+    )
+    assert not resyncs.find_resync(session, job_id).is_verified
+    staged = deliveries.DeliveredFile(
+        source_uri="file:///landing/2.parquet", subject_key="S2", rows=1, bytes=1
+    )
+    resyncs.stage_deliveries(session, job_id, 1, [staged])
+    assert resyncs.list_staged_deliveries(session, job_id, 1) == [staged]
+    assert resyncs.next_staged_chunk(session, job_id, None) is None
+    holder = instances.register_instance(session, "Worker07", subject_patterns=["NONE"])
+    with session.transaction():
+        assert backfill_chunks.lock_backfill_scan(session, job_id, ahead=4) is not None
+        backfill_chunks.add_backfill_chunk(session, job_id, cursor_to=["compare", "1"], rows=1, is_last=False)
+    limits = backfill_chunks.FailureLimits(max_attempts=1, max_error_rate=1, alert_threshold=0)
+    claim = backfill_chunks.claim_backfill_chunk(session, job_id, holder, lease_seconds=60, limits=limits)
+    assert claim.fence is not None
+    held = backfill_chunks.HeldChunk(
+        job_id=job_id, chunk_no=1, cursor_from=None, cursor_to=("compare", "1"), rows_cut=1, attempts=1,
+        fence=claim.fence, holder=holder,
+    )  # fmt: skip
+    resyncs.repeat_staged_chunk(session, held, 1, "bad")
+    assert resyncs.measure_swap(session, job_id).rows_staged == 1
+    resyncs.verify_resync(session, job_id)
+    assert resyncs.next_swapped_subject(session, job_id, "S1") == ("S2", 1)
+    resyncs.queue_resync(session, job_id, "S2")
+    assert resyncs.resync_progress(session, job_id, "S2", since=datetime.now(tz=UTC)).is_queued
+    assert resyncs.load_swap(session, job_id, "S2") is not None
+    assert resyncs.find_superseded_deliveries(session, [staged.source_uri]) == set()
+    return {
+        "begin_resync", "find_resync", "stage_deliveries", "list_staged_deliveries", "next_staged_chunk",
+        "repeat_staged_chunk", "measure_swap", "verify_resync", "next_swapped_subject", "queue_resync",
+        "resync_progress", "load_swap", "find_superseded_deliveries",
+    }  # fmt: skip
 
 
 def everything_about_backfills(session: Connection) -> set[str]:
@@ -816,6 +880,7 @@ def everything_about_an_audit(session: Connection) -> None:
     assert [each.new for each in audit_ledger.list_settled_restatements(session, "CELL1")] == [5, 9]
     assert {finding.rule for finding in found} == {"readings_have_an_origin"}
     assert [link.base_int for link in audit_catalog.load_base_chains(session, "CELL1")] == [0]
+    assert [block.base_int for block in blocks.load_metric_blocks(session, "CELL1")] == [0]
     assert audit_catalog.list_live_lake_files(session) != []
 
 

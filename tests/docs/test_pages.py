@@ -40,6 +40,25 @@ def test_every_link_leads_to_a_file_and_a_heading_of_it(page: Path) -> None:
     assert broken == []
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_page_that_is_named_without_a_link_is_there(page: Path) -> None:
+    named = re.findall(r"`(docs/[\w./-]+\.md)`", page.read_text("utf-8"))
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def test_decisions_are_numbered_without_gaps() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    assert [page.name[:5] for page in pages] == [f"{number:04}-" for number in range(1, len(pages) + 1)]
+    headed = [page.read_text("utf-8").split(" · ")[0] for page in pages]
+    assert headed == [f"# {number}" for number in range(1, len(pages) + 1)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_link_to_a_decision_has_the_number_of_its_page(page: Path) -> None:
+    links = re.findall(r"\[decision (\d+)\]\([^)]*?(\d{4})-[^)]*\)", page.read_text("utf-8"))
+    assert [link for link in links if int(link[0]) != int(link[1])] == []
+
+
 def problem_of(line: str) -> str | None:
     """Why a line of an example could not be typed, or None."""
     words = shlex.split(line, comments=True)[1:]
@@ -70,6 +89,17 @@ def problem_of(line: str) -> str | None:
             for parameter in context.command.get_params(context)
             for option in (*parameter.opts, *parameter.secondary_opts)
         }
+    return missing_option(line, words, context)
+
+
+def missing_option(line: str, words: list[str], context: typer.Context) -> str | None:
+    """Which option of its command has to be given and is not, or None."""
+    given = {word.partition("=")[0] for word in words}
+    if "--help" in given:
+        return None
+    for parameter in context.command.get_params(context):
+        if parameter.param_type_name == "option" and parameter.required and not given & {*parameter.opts}:
+            return f"{line}: {parameter.opts[0]} is missing"
     return None
 
 
@@ -83,10 +113,24 @@ def test_every_command_in_an_example_can_be_typed(page: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["disarray vlaue TOOL07", "disarray value TOOL07 total --att", "disarray db begin"]
+    "line",
+    [
+        "disarray vlaue TOOL07",
+        "disarray value TOOL07 total --att",
+        "disarray db begin",
+        "disarray series TOOL07 total --from 2026-09-01",
+    ],
 )
 def test_a_command_that_cannot_be_typed_is_noticed(line: str) -> None:
     assert problem_of(line) is not None
+
+
+@pytest.mark.parametrize("name", ["project.toml", "with_table.toml", "with_events.toml"])
+def test_every_command_in_a_comment_of_a_new_project_can_be_typed(name: str) -> None:
+    text = (ROOT / "src" / "disarray" / "cli" / name).read_text("utf-8")
+    lines = re.findall(r"#.*?(?:`|: )(disarray [^`\n]+)", text)
+    assert lines
+    assert [problem for line in lines if (problem := problem_of(line)) is not None] == []
 
 
 def test_images_to_deploy_are_pinned_to_a_version() -> None:

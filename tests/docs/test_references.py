@@ -31,7 +31,7 @@ NAMED = re.compile(r"`([\w/]+\.(?:py|sql))`(?: `([\w.]+)`)?")
 
 
 def definitions_of(path: Path) -> set[str]:
-    """The functions of a file, and of Python also its classes and their methods."""
+    """The functions of a file, and of Python also its constants, its classes and their methods."""
     text = path.read_text("utf-8")
     if path.suffix == ".sql":
         return set(re.findall(r"^create function (?:\w+\.)?(\w+)", text, re.MULTILINE))
@@ -39,6 +39,8 @@ def definitions_of(path: Path) -> set[str]:
     for node in ast.parse(text).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
+        if isinstance(node, ast.Assign):
+            found |= {each.id for each in node.targets if isinstance(each, ast.Name)}
         if isinstance(node, ast.ClassDef):
             found |= {f"{node.name}.{each.name}" for each in node.body if isinstance(each, ast.FunctionDef)}
     return found

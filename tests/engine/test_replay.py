@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from disarray.control import blacklist
+from disarray.engine.replay import subject_replay
 from disarray.engine.replay.subject_replay import replay_subject
 from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
@@ -112,6 +113,24 @@ def test_a_plant_with_late_copied_grown_and_refused_files_is_identical(plant: Re
     assert plant.derived() == before
 
 
+@pytest.mark.parametrize("slice_readings", [1, 5_000_000], ids=["by segment", "at once"])
+def test_from_any_segment_on_it_is_identical(
+    plant: ReplayedPlant, slice_readings: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant.fill(seed=1)
+    monkeypatch.setattr(subject_replay, "SLICE_READINGS", slice_readings)
+    segments = [
+        segment_us for (segment_us,) in plant.rows("select segment_us from disarray.segment order by 1")
+    ]
+    assert len(segments) > 4
+    # A span that begins within a block is carried on from the block before it.
+    for segment_us in segments:
+        assert isinstance(segment_us, int)
+        found = plant.replay(from_us=segment_us)
+        assert found.findings == []
+        assert found.bases > 0
+
+
 def test_one_bit_of_a_base_is_found_and_named(plant: ReplayedPlant) -> None:
     plant.fill(seed=2)
     [(segment_us, base)] = plant.rows(
@@ -120,7 +139,7 @@ def test_one_bit_of_a_base_is_found_and_named(plant: ReplayedPlant) -> None:
     )
     assert isinstance(base, float)
     plant.damage(
-        f"update disarray.segment_metric set base_float = {flipped(base)!r} "
+        f"update disarray.segment_summary set base_float = {flipped(base)!r} "
         f"where metric = 'work' and channel = 'L' and segment_us = {segment_us}"
     )
     found = plant.replay()
@@ -135,7 +154,7 @@ def test_one_bit_of_a_base_is_found_and_named(plant: ReplayedPlant) -> None:
 def test_a_segment_that_is_lost_at_an_end_of_the_history_is_found(plant: ReplayedPlant, lost: str) -> None:
     plant.fill(seed=2)
     [(segment_us,)] = plant.rows(f"select {lost}(segment_us) from disarray.segment")
-    for table in ("segment", "segment_metric", "rollup_block", "fragment"):
+    for table in ("segment", "segment_summary", "rollup_block", "fragment"):
         plant.rows(f"delete from disarray.{table} where segment_us = {segment_us} returning 1")
     found = plant.replay()
     assert ("segment row", segment_us) in {(each.what, each.segment_us) for each in shown(found)}
@@ -145,9 +164,9 @@ def test_numbers_of_a_segment_that_is_none_are_found(plant: ReplayedPlant) -> No
     plant.fill(seed=2)
     plant.damage(
         """
-        insert into disarray.segment_metric
+        insert into disarray.segment_summary
         select phantom.*
-        from disarray.segment_metric as last
+        from disarray.segment_summary as last
         cross join jsonb_build_object('segment_us', last.segment_us + 360000000000) as later
         cross join jsonb_populate_record(last, later) as phantom
         where last.metric = 'work' and last.channel = 'L'
@@ -169,7 +188,7 @@ def test_one_bit_of_a_rollup_part_is_found_and_named(plant: ReplayedPlant) -> No
             cross join generate_subscripts(block.values_int, 1) as place
             where
                 rollup = 'quarter' and values_int[place] is not null
-                and aggregates[1 + (place - 1) / cardinality(channels)] = 'shots'
+                and aggregates[1 + (place - 1) * cardinality(aggregates) / cardinality(values_int)] = 'shots'
             limit 1
         ) as part
         where damaged.ctid = part.ctid
@@ -217,6 +236,22 @@ def test_a_reading_that_was_changed_in_the_lake_with_its_digest_is_found_by_its_
         connection.execute("delete from disarray.lake_file")
     [difference] = shown(plant.replay())
     assert (difference.what, difference.name.rpartition("/")[2]) == ("reading watts", "a.csv")
+
+
+def test_a_wrong_first_reset_is_found_and_one_that_was_never_kept_is_none(plant: ReplayedPlant) -> None:
+    plant.fill(seed=2)
+    plant.damage(
+        """
+        update disarray.segment_summary set reset_us = reset_us + 1
+        where (metric, channel, segment_us) = (
+            select metric, channel, segment_us from disarray.segment_metric
+            where metric = 'held_energy' and reset_us is not null limit 1
+        ) and piece = 0
+        """
+    )
+    assert [(each.what, each.name) for each in shown(plant.replay())] == [("metric reset_us", "held_energy")]
+    plant.rows("update disarray.segment_summary set reset_us = null returning 1")
+    assert plant.replay().findings == []
 
 
 def test_a_definition_that_is_not_in_force_is_compared_with_what_is_stored(plant: ReplayedPlant) -> None:

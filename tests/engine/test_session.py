@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from disarray.engine.authentication import is_authenticated
+from disarray.engine.session import NICENESS
 
 # In a process of its own: a JVM that another test has started keeps the niceness and the options that it began with.
 TOLD = """
@@ -30,7 +31,9 @@ session.stop()
 def test_what_works_on_repairs_yields_to_those_who_ask_and_leaves_the_second_compiler_to_rows() -> None:
     told = subprocess.run([sys.executable, "-c", TOLD], check=True, stdout=subprocess.PIPE, text=True).stdout
     ours, theirs, calls_until_compiled_again = map(int, told.split())
-    assert theirs > ours
+    # Also where the tests themselves were told to yield.
+    assert theirs == max(ours, NICENESS)
+    assert NICENESS > 0
     assert calls_until_compiled_again == 100_000
 
 

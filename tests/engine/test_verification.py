@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 import uuid
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,14 @@ import pytest
 from disarray.control import blacklist, verification
 from disarray.control.verification_runs import find_open_verification, verification_state
 from disarray.engine.runner import InProcessRunner
-from disarray.engine.verification import ranges, recompute
+from disarray.engine.verification import progress, ranges, recompute
 from disarray.engine.verification import verify as verify_module
 from disarray.engine.verification.progress import Progress
 from disarray.engine.verification.record import VerificationRecord
 from disarray.engine.verification.selection import Selection
 from disarray.engine.verification.tables import table_differences
 from disarray.engine.verification.verify import verify
+from disarray.queries.verifications import show_verification
 from tests.engine.verification_world import DESCRIPTION, report
 from tests.plant import Plant
 from tests.worker.conftest import DATASET
@@ -115,7 +117,7 @@ def test_a_history_of_many_ranges_is_chained_and_a_bit_in_any_of_them_is_found(
     [(last_us,)] = plant.rows("select max(segment_us) from disarray.segment where subject_key = 'T1'")
     plant.rows(
         f"""
-        update disarray.segment_metric set base_float = base_float + 1, before_float = before_float + 1
+        update disarray.segment_summary set base_float = base_float + 1, before_float = before_float + 1
         where subject_key = 'T1' and segment_us = {last_us} and base_float is not null returning 1
         """
     )
@@ -155,7 +157,7 @@ def test_a_sample_believes_what_it_leaves_out_and_checks_every_base_all_the_same
     )
     assert plant.verify(selection=since).is_identical()
     plant.damage(
-        "update disarray.segment_metric set base_int = base_int + 1 where subject_key = 'T1' "
+        "update disarray.segment_summary set base_int = base_int + 1 where subject_key = 'T1' "
         f"and metric = 'readings' and channel = 'L' and piece = 0 and segment_us = {segment_us - length_us}"
     )
     [base] = plant.verify(selection=since).differences
@@ -220,6 +222,58 @@ def test_a_run_that_was_broken_off_goes_on_and_a_budget_goes_around_all_subjects
     assert (found.readings, found.subjects_left) == (7, 0)
 
 
+def test_a_subject_of_which_only_a_part_was_ever_recomputed_is_told_apart(
+    plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = random.Random(8)
+    plant.ingest(
+        *(plant.write(f"{tool}/a.csv", report(source, hour=0, rows=40)) for tool in ("T1", "T2", "T3"))
+    )
+
+    def told() -> tuple[int, int]:
+        with plant.pool.connection() as connection:
+            state = show_verification(connection)
+        return state.subjects_identical, state.subjects_identical_in_part
+
+    def sampled(subject_key: str | None = None) -> VerificationReport:
+        asked = VerificationRecord(uuid.uuid4(), {"sample": 0.5})
+        return plant.verify(subject_key, record=asked, selection=Selection(share=0.5, seed="1"))
+
+    assert sampled().is_identical()
+    assert told() == (0, 3)
+    plant.verify("T1", record=VerificationRecord(uuid.uuid4(), {}))
+    assert told() == (1, 2)
+    # What was verified whole stays so, and is not taken for verified whole once more.
+    [(before,)] = plant.rows(
+        "select wholly_verified_at from disarray.subject_verification where subject_key = 'T1'"
+    )
+    sampled()
+    assert told() == (1, 2)
+    assert plant.rows(
+        "select min(wholly_verified_at), count(wholly_verified_at) from disarray.subject_verification"
+    ) == [(before, 1)]
+    # And those of which a part alone was verified come first where all is asked for.
+    monkeypatch.setattr(verify_module, "SUBJECTS_AT_ONCE", 1)
+    some = plant.verify(record=VerificationRecord(uuid.uuid4(), {}), budget_seconds=0.0)
+    assert (some.subjects, told()) == (1, (2, 1))
+
+
+def test_the_progress_of_a_sample_is_told_by_its_share(
+    plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(verify_module, "SUBJECTS_AT_ONCE", 1)
+    plant.ingest(*(plant.write(f"T{n}/a.csv", report(random.Random(n), hour=0, rows=300)) for n in range(4)))
+    [(readings,)] = plant.rows("select sum(readings)::integer from disarray.segment")
+    assert isinstance(readings, int)
+    lines: list[str] = []
+    plant.verify(selection=Selection(share=0.5, seed="1"), on_step=lines.append)
+    told = [
+        int(found[1].replace(",", "")) for line in lines if (found := re.search(r"of (\S+) readings", line))
+    ]
+    assert set(told) == {round(readings / 2)}
+
+
 def test_many_differences_of_one_subject_hide_none_of_another(
     plant: VerifiedPlant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +282,7 @@ def test_many_differences_of_one_subject_hide_none_of_another(
     tools = ["T1", "T2", "T3"]
     plant.ingest(*(plant.write(f"{tool}/a.csv", report(source, hour=0, rows=60)) for tool in tools))
     plant.rows(
-        "update disarray.segment_metric set base_int = base_int + 1 "
+        "update disarray.segment_summary set base_int = base_int + 1 "
         "where base_int is not null and subject_key <> 'T3' returning 1"
     )
     plant.verify(record=VerificationRecord(uuid.uuid4(), {}))
@@ -256,7 +310,10 @@ def test_where_every_file_belongs_is_derived(plant: VerifiedPlant) -> None:
     found = plant.verify()
     assert found.is_identical()
     assert found.files == 2
-    for table in ("file_info", "fragment", "segment", "segment_metric", "rollup_block", "subject_version"):
+    for table in (
+        *("file_info", "fragment", "segment", "segment_summary", "metric_block", "rollup_block"),
+        "subject_version",
+    ):
         with plant.pool.connection() as connection:
             statement = f"update disarray.{table} set subject_key = 'T3' where subject_key = 'T2'"
             connection.execute(statement.encode())
@@ -269,10 +326,17 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
     plant.fill(seed=2)
     plant.damage(
         """
-        update disarray.segment_metric set base_float = base_float + 1.5e-16 * abs(base_float)
+        update disarray.segment_summary set base_float = base_float + 1.5e-16 * abs(base_float)
         where (subject_key, metric, channel, segment_us) = (
-            select subject_key, metric, channel, max(segment_us) from disarray.segment_metric
-            where subject_key = 'T1' and metric = 'work' and channel = 'L' group by 1, 2, 3
+            select subject_key, metric, channel, max(segment_us) from disarray.segment_summary
+            where
+                subject_key = 'T1' and metric = 'work' and channel = 'L'
+                -- In the first block, whose base is 0, it is the whole base that differs.
+                and block_us = (
+                    select min(block_us) from disarray.segment_summary
+                    where subject_key = 'T1' and metric = 'work' and channel = 'L'
+                )
+            group by 1, 2, 3
         )
         """
     )
@@ -285,7 +349,7 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
             cross join generate_subscripts(block.values_int, 1) as place
             where
                 subject_key = 'T1' and rollup = 'quarter' and values_int[place] is not null
-                and aggregates[1 + (place - 1) / cardinality(channels)] = 'shots'
+                and aggregates[1 + (place - 1) * cardinality(aggregates) / cardinality(values_int)] = 'shots'
             limit 1
         ) as part
         where damaged.ctid = part.ctid
@@ -308,9 +372,18 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
     )
     plant.damage(
         """
-        delete from disarray.segment_metric where (subject_key, metric, channel, segment_us, piece) = (
+        delete from disarray.segment_summary where (subject_key, metric, channel, segment_us, piece) = (
             select subject_key, metric, channel, segment_us, piece from disarray.segment_metric
             where subject_key = 'T2' and metric = 'lowest' order by segment_us, channel limit 1
+        )
+        """
+    )
+    plant.damage(
+        """
+        update disarray.segment_summary set reset_us = reset_us + 1
+        where (metric, channel, segment_us, piece, subject_key) = (
+            select metric, channel, segment_us, piece, subject_key from disarray.segment_metric
+            where subject_key = 'T1' and metric = 'held_energy' and reset_us is not null limit 1
         )
         """
     )
@@ -319,6 +392,7 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
     shown = {(each.subject_key, each.what, each.name.rpartition("/")[2]) for each in found.differences}
     assert shown == {
         ("T1", "metric base_float", "work"),
+        ("T1", "metric reset_us", "held_energy"),
         ("T1", "rollup value_int", "quarter.shots"),
         ("T2", "segment digest", ""),
         ("T1", "readings", "late.csv"),
@@ -328,6 +402,14 @@ def test_whatever_is_changed_behind_everybodys_back_is_found_and_shown(plant: Ve
     assert isinstance(base.stored, float)
     assert isinstance(base.recomputed, float)
     assert base.stored == math.nextafter(base.recomputed, math.inf * base.recomputed)
+
+
+def test_summaries_from_before_first_resets_were_kept_are_identical(plant: VerifiedPlant) -> None:
+    plant.fill(seed=2)
+    assert plant.rows(
+        "update disarray.segment_summary set reset_us = null where reset_us is not null returning 1"
+    )
+    assert plant.verify().is_identical()
 
 
 def test_sources_that_are_gone_changed_or_replaced_are_named_and_prove_nothing(plant: VerifiedPlant) -> None:
@@ -371,7 +453,7 @@ def test_parked_contributions_count_for_nothing_and_numbers_that_wait_for_a_shif
         values ('T1', 'tools', '2025-10-26 07:30Z', 'infinity', 'test', now())
         """
     )
-    plant.rows("update disarray.segment_metric set base_int = 77 where metric = 'readings' returning 1")
+    plant.rows("update disarray.segment_summary set base_int = 77 where metric = 'readings' returning 1")
     found = plant.verify()
     assert [(each.subject_key, each.stale_from_us is None) for each in found.not_compared] == [("T1", False)]
     assert {each.what for each in found.differences} == {"metric base_int", "metric over the whole history"}
@@ -395,7 +477,7 @@ def test_sealed_segments_are_named_and_what_follows_from_them_is_verified(plant:
     # Only what is right of the sealed segment can be off by itself, and is seen.
     [(later_us,)] = plant.rows(f"select min(segment_us) from disarray.segment where segment_us > {first_us}")
     plant.damage(
-        "update disarray.segment_metric set base_int = base_int + 1 "
+        "update disarray.segment_summary set base_int = base_int + 1 "
         f"where metric = 'readings' and channel = 'L' and piece = 0 and segment_us = {later_us}"
     )
     assert {each.what for each in plant.verify().differences} == {"metric base_int"}

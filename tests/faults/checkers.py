@@ -25,8 +25,8 @@ _QUESTIONS = {
     "a subject is still held": "select subject_key, instance_name from disarray.subject_lock",
     "a range is still stale": "select subject_key, range_start from disarray.dirty_range where resolved_at is null",
     "a file version was taken in twice": """
-        select source_uri, metadata ->> 'content_hash', count(*) from disarray.ingest_event
-        where event_type = 'completed' and metadata ->> 'reason' in ('file_notification', 'quiet')
+        select source_uri, content_hash, count(*) from disarray.ingest_event
+        where event_type = 'completed' and reason in ('file_notification', 'quiet')
             and metadata ->> 'change' <> 'unchanged'
         group by 1, 2 having count(*) > 1
     """,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from disarray.failpoints import POINTS
-from tests.backfill import test_killed_backfills, test_rebuild, test_replay
+from tests.backfill import test_killed_backfills, test_killed_resyncs, test_rebuild, test_replay
 from tests.events import test_producer
 from tests.faults import test_announcing, test_killed, test_recovery, test_upkeep
 from tests.sinks import test_destination_faults, test_destination_pieces, test_killed_senders, test_views
@@ -43,5 +43,6 @@ def test_every_failpoint_has_a_case_that_proves_it_was_hit() -> None:
         *test_replay.REPLAYS,
         test_replay.APPLIED,
         *test_rebuild.REBUILDS,
+        *test_killed_resyncs.RESYNCS,
     }
     assert killed == set(POINTS)

@@ -17,6 +17,7 @@ from disarray import embedded
 from disarray.control import connections, migrations
 
 # Fixtures of the broker's own tests.
+from tests.blocks import set_block_length
 from tests.broker.conftest import broker_url, channel, door, names  # noqa: F401
 from tests.faults.site import Site, assert_sound
 from tests.faults.watcher import Watcher
@@ -47,6 +48,7 @@ def test_a_server_stopped_at_once_in_the_middle_of_commits_costs_a_worker_nothin
     dsn = embedded.start(state_dir).dsn
     with connections.connect(dsn) as connection:
         migrations.migrate(connection)
+        set_block_length(connection)
         connection.execute(CLOCK)
     site = Site(tmp_path, dsn)
     site.deliveries.deliver_history()

@@ -22,7 +22,10 @@ _POLL_SECONDS = 0.02
 # Which rows there are, and who wrote each: any change at all changes this.
 _WRITERS = " union all ".join(
     f"select '{table}', count(*)::bigint, coalesce(sum(xmin::text::bigint), 0)::bigint from disarray.{table}"
-    for table in ("segment", "segment_metric", "rollup_block", "fragment", "dirty_range", "file_info")
+    for table in (
+        *("segment", "segment_summary", "metric_block", "rollup_block"),
+        *("fragment", "dirty_range", "file_info"),
+    )
 )
 # What a base shift that is still to come may leave behind, and the only thing that may be stale.
 _SHIFTED = ("base_", "before_", "prior_")

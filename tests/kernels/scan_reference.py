@@ -196,7 +196,10 @@ def summaries(metric: Metric, rows: Sequence[Row]) -> list[dict[str, object]]:
         pieces[-1].append(row)
     folded = [_summary(metric, piece) for piece in pieces]  # also those between: any may leave the range
     kept = [folded[0]] if len(folded) == 1 else [folded[0], folded[-1]]
-    return [{"piece": number, **row} for number, row in enumerate(kept)]
+    reset_us = pieces[1][0].event_us if len(pieces) > 1 else None
+    return [
+        {"piece": number, **row, "reset_us": None if number else reset_us} for number, row in enumerate(kept)
+    ]
 
 
 def _summary(metric: Metric, rows: Sequence[Row]) -> dict[str, object]:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from disarray.kernels.parsing.rejects import RejectReason
+
 if TYPE_CHECKING:
     from tests.model.conftest import Specs
 
@@ -62,6 +64,10 @@ def test_the_reference_has_exactly_the_keys_that_the_reader_knows(
     document: dict[str, Any], specs: Specs, kind: str
 ) -> None:
     assert documented()[SECTIONS[kind]] == every_key(document, specs)[kind]
+
+
+def test_every_reason_for_a_reject_is_listed() -> None:
+    assert documented()["Reject reasons"] == {reason.value for reason in RejectReason}
 
 
 def test_the_example_in_the_reference_loads(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 from disarray.errors import ConfigError, SpecError
 from disarray.formats.loader import load_datasets
-from disarray.model.description.destination import Content, DeltaTarget, Load, Secret, TableTarget
+from disarray.model.description.destination import Content, DeltaTarget, Load, TableTarget
 from disarray.model.description.destination_reader import read_destinations
+from disarray.model.description.secret import SecretSource
 from disarray.model.description.spec_table import Problems
 from disarray.sinks.destination_shape import shape_of
 from tests.worker.deliveries import DATASET
@@ -72,7 +73,7 @@ def test_paths_count_from_the_file_and_delta_is_made_and_replaced(datasets: dict
         """,
         datasets,
     )
-    assert table.target == TableTarget("plant", "energy", Secret(file="/plant/secrets/url"))
+    assert table.target == TableTarget("plant", "energy", SecretSource(file="/plant/secrets/url"))
     assert table.every_us == 900_000_000
     assert delta.target == DeltaTarget("/plant/published/raw")
     assert (delta.load, delta.creates) == (Load.REPLACE, True)

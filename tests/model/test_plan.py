@@ -31,7 +31,7 @@ def fragment(segment: int, first: int, last: int, **changes: object) -> Fragment
     return replace(entry, **changes)  # type: ignore[arg-type]
 
 
-PARKED = FragmentState.PARKED
+PARKED, REJECTED = FragmentState.PARKED, FragmentState.REJECTED
 KNOWN = [fragment(0, 0, 9), fragment(10, 10, 19), fragment(20, 20, 29, state=PARKED)]
 
 
@@ -86,6 +86,57 @@ def test_what_is_beyond_the_horizon_is_parked_unless_it_replaces_what_counts(
     new = tuple(fragment(segment, 30 + segment, 39 + segment, fragment_id=None) for segment in (10, 20))
     changes = planned(replace(asked, fragments=new), horizon=15)
     assert [entry.state.value for entry in changes.added] == states
+
+
+@pytest.mark.parametrize(
+    ("asked", "states"),
+    [
+        pytest.param(change(seam_position=0), ["active", "parked", "parked"], id="not-released"),
+        pytest.param(
+            change(seam_position=0, is_released=True), ["active", "active", "parked"], id="replaced"
+        ),
+        pytest.param(change(seam_position=25, is_released=True), ["parked", "active", "parked"], id="cut"),
+        pytest.param(change(seam_position=30, is_released=True), ["parked"] * 3, id="grown"),
+    ],
+)
+def test_what_takes_the_place_of_released_readings_counts_as_they_do(
+    asked: FileChange, states: list[str]
+) -> None:
+    new = tuple(fragment(segment, 30 + segment, 39 + segment, fragment_id=None) for segment in (10, 20, 30))
+    changes = planned(replace(asked, fragments=new), horizon=100)
+    assert [entry.state.value for entry in changes.added] == states
+
+
+@pytest.mark.parametrize(
+    ("asked", "options"),
+    [
+        pytest.param(change(), {"contradicting": {(URI, 20)}}, id="contradicts"),
+        pytest.param(change(is_released=True), {"sealed_segments": {20}}, id="sealed"),
+    ],
+)
+def test_what_takes_the_place_of_parked_readings_waits_like_them(
+    asked: FileChange, options: dict[str, set[object]]
+) -> None:
+    new = replace(asked, seam_position=20, fragments=(fragment(20, 20, 25, fragment_id=None),))
+    changes = plan_changes([new], {URI: KNOWN}, horizon_start_us=None, **options)  # type: ignore[arg-type]
+    assert [entry.state for entry in changes.added] == [PARKED]
+
+
+def test_what_takes_the_place_of_a_released_contradiction_counts() -> None:
+    new = change(seam_position=20, is_released=True, fragments=(fragment(20, 20, 25, fragment_id=None),))
+    changes = plan_changes([new], {URI: KNOWN}, horizon_start_us=None, contradicting={(URI, 20)})
+    assert [entry.state for entry in changes.added] == [FragmentState.ACTIVE]
+
+
+def test_a_release_of_a_file_that_moves_is_about_what_was_parked_and_nothing_else() -> None:
+    there = (fragment(0, 0, 9), fragment(10, 10, 19, state=PARKED), fragment(20, 20, 29, state=REJECTED))
+    here = tuple(
+        fragment(segment, segment, segment + 9, fragment_id=None, state=FragmentState.ACTIVE)
+        for segment in (0, 10, 20, 30)
+    )
+    moved = change(seam_position=0, is_released=True, moved_from=there, fragments=here)
+    changes = plan_changes([moved], {}, horizon_start_us=100)
+    assert [entry.state.value for entry in changes.added] == ["active", "active", "rejected", "parked"]
 
 
 def test_a_released_fragment_is_scanned_as_it_was_cut() -> None:

@@ -61,6 +61,20 @@ def test_a_release_lets_all_of_the_file_count() -> None:
     assert states(released) == [FragmentState.ACTIVE] * 2
 
 
+def test_a_release_is_about_what_was_parked_and_nothing_else() -> None:
+    known = [fragment(1), fragment(2, PARKED), fragment(3, FragmentState.REJECTED)]
+    released = replace(change(fragment(2), fragment(3), fragment(5)), is_released=True)
+    planned = plan_reread([released], known, horizon_start_us=9 * HOUR)
+    assert [each.state for each in planned.added] == [FragmentState.ACTIVE, FragmentState.REJECTED, PARKED]
+
+
+def test_of_what_was_released_and_what_was_rejected_in_one_segment_an_operator_is_asked_again() -> None:
+    known = [fragment(2, PARKED), fragment(3, FragmentState.REJECTED)]
+    released = replace(change(fragment(2, hours=2)), is_released=True)
+    planned = plan_reread([released], known, horizon_start_us=None)
+    assert [each.state for each in planned.added] == [PARKED]
+
+
 def test_a_segment_that_would_mix_what_counts_with_what_does_not_is_refused() -> None:
     with pytest.raises(RebuildBlockedError, match="blacklist the file and allow it again"):
         states(change(fragment(1, hours=2)))

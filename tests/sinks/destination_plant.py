@@ -46,16 +46,25 @@ class DestinationPlant(Plant):
         self.loaders = self.make_loaders()
 
     def make_loaders(
-        self, *, lease_seconds: int = 300, cut_readings: int = 1_000_000, runner: Runner | None = None
+        self,
+        *,
+        lease_seconds: int = 300,
+        cut_readings: int = 1_000_000,
+        runner: Runner | None = None,
+        most_deleted_percent: int = 100,
     ) -> dict[str, DestinationLoader]:
-        """Loaders for what the file describes, each made known to the database."""
+        """Loaders for what the file describes, each made known to the database; all of a target may go."""
         found = {
             each.name: DestinationLoader(
                 pool=self.pool,
                 lake=self.place.lake if hasattr(self, "place") else None,  # type: ignore[arg-type]
                 destination=each,
                 holder=self.place.holder,
-                settings=LoaderSettings(lease_seconds=lease_seconds, cut_readings=cut_readings),
+                settings=LoaderSettings(
+                    lease_seconds=lease_seconds,
+                    cut_readings=cut_readings,
+                    most_deleted_percent=most_deleted_percent,
+                ),
                 runner=runner or self.place.runner,
             )
             for each in destinations_of(self.description, self.datasets)

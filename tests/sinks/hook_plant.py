@@ -61,6 +61,27 @@ on = {on}
 """
 
 
+def mail(
+    port: int,
+    *,
+    on: str = '["restatement"]',
+    to: str = '["a@example.com", "b@example.com"]',
+    smtp: str = "starttls = false",
+) -> str:
+    """A `[[hook]]` that sends mails to two."""
+    return f"""
+[[hook]]
+name = "shift"
+kind = "mail"
+smtp = {{ host = "127.0.0.1", port = {port}, {smtp} }}
+from = "disarray@example.com"
+to = {to}
+subject = "[plant] {{cause}}: {{subject}}"
+on = {on}
+timeout = "2 s"
+"""
+
+
 def report(*, name: str = "paper", on: str = '["restatement"]', more: str = "") -> str:
     """A `[[hook]]` that writes files."""
     return f"""

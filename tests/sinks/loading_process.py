@@ -7,14 +7,23 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
 
 from disarray.control import connections, instances
 from disarray.engine.runner import InProcessRunner
 from disarray.formats.loader import load_datasets
+from disarray.sinks import destination_delta
+from disarray.sinks.destination_delta_log import trim_log
 from disarray.sinks.destination_file import load_destinations
 from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.store.lake import Lake
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 CUT_READINGS = "DISARRAY_TEST_CUT_READINGS"
 
@@ -38,6 +47,15 @@ def load_all(dsn: str, folder: Path) -> None:
             loader.register()
             for _ in loader.load_due():
                 pass
+
+
+def load_with_short_log(dsn: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """One life, forked, that clears the log of a Delta table after each version of it."""
+    os.environ.update(environment)
+    patch = pytest.MonkeyPatch()
+    patch.setattr(destination_delta, "TRIM_EVERY", 1)
+    patch.setattr(destination_delta, "trim_log", partial(trim_log, keep=2))
+    load_all(dsn, folder)
 
 
 if __name__ == "__main__":

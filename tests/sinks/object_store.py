@@ -106,6 +106,15 @@ class ObjectStore:
             return False
         return True
 
+    def names(self, path: str) -> list[str]:
+        """All objects below a path of the bucket."""
+        key, secret = KEYS["loader"]
+        files = fs.S3FileSystem(
+            access_key=key, secret_key=secret, region="us-east-1", endpoint_override=self.endpoint
+        )
+        found = files.get_file_info(fs.FileSelector(f"{BUCKET}/{path}", recursive=True))
+        return [each.path for each in found if each.type is fs.FileType.File]
+
     def kill(self) -> None:
         """End the server as a power cut would."""
         assert self.process is not None

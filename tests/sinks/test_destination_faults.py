@@ -6,15 +6,19 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import duckdb
+import polars
 import psycopg
+import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from disarray.control import destinations, instances
 from disarray.errors import DestinationMisfitError, DestinationUnavailableError
@@ -26,6 +30,8 @@ from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from disarray.sinks.destination_loader import DestinationLoader
 
 LOADERS = (
     "destination.claimed",
@@ -284,6 +290,105 @@ def test_a_table_that_is_altered_under_way_is_told_of_and_not_loaded(
     assert states["same_upsert"].state == "current"
 
 
+def test_what_a_delta_table_was_can_be_read_by_others(build: Callable[[str], DestinationPlant]) -> None:
+    plant = build(described("delta"))
+    first, second, *_ = (each for each in deliveries(4) if each.name.startswith("L1/"))
+    path = str(plant.root / "published")
+    told = {}
+    for each in first, second:
+        plant.ingest(plant.write(each.name, each.text))
+        plant.load()
+        told[DeltaTable(path).version()] = plant.answered_rows(plant.loaders["delta"].destination)
+    former, newer = told
+    assert told[former] != told[newer]
+    for version, rows in told.items():
+        assert polars.read_delta(path, version=version).height == len(rows)
+        duck = duckdb.connect()
+        duck.register("table_then", DeltaTable(path, version=version).to_pyarrow_dataset())
+        assert duck.execute("select count(*) from table_then").fetchall() == [(len(rows),)]
+    # No feature that a reader of today's Spark would have to know.
+    protocol = DeltaTable(path).protocol()
+    assert (protocol.min_reader_version, protocol.reader_features) == (1, None)
+
+
+def with_another_type(path: str, rows: pa.Table) -> None:
+    place = rows.schema.get_field_index("value")
+    text = rows.set_column(place, "value", rows.column(place).cast(pa.string()))
+    write_deltalake(path, text, mode="overwrite", schema_mode="overwrite")
+
+
+def with_another_partition(path: str, rows: pa.Table) -> None:
+    write_deltalake(path, rows, mode="overwrite", schema_mode="overwrite", partition_by=["dataset"])
+
+
+def with_a_column_more(path: str, rows: pa.Table) -> None:
+    more = rows.append_column(pa.field("who", pa.string(), nullable=False), pa.repeat("ada", rows.num_rows))
+    write_deltalake(path, more, mode="overwrite", schema_mode="overwrite", partition_by=["dataset", "month"])
+
+
+@pytest.mark.parametrize(
+    ("alter", "message"),
+    [
+        (with_another_type, "not fit. Nothing was loaded: column value is string, and has to be double"),
+        (with_another_partition, "not fit. Nothing was loaded: it is not partitioned by dataset and month"),
+        (
+            with_a_column_more,
+            "not fit. Nothing was loaded: column who must not be null, and is not loaded",
+        ),
+    ],
+)
+def test_a_delta_table_that_is_altered_under_way_is_told_of_and_not_loaded(
+    build: Callable[[str], DestinationPlant], alter: Callable[[str, pa.Table], None], message: str
+) -> None:
+    plant = build(described("delta", "same_upsert"))
+    first, second, *_ = (each for each in deliveries(4) if each.name.startswith("L1/"))
+    plant.ingest(plant.write(first.name, first.text))
+    plant.load()
+    plant.ingest(plant.write(second.name, second.text))
+    path = str(plant.root / "published")
+    with striking("destination.staged", lambda: alter(path, DeltaTable(path).to_pyarrow_table())):
+        assert list(plant.loaders["delta"].load_due()) == []
+    altered = DeltaTable(path).version()
+    pass_time(plant, timedelta(seconds=5))
+    with pytest.raises(DestinationMisfitError, match=message):
+        list(plant.loaders["delta"].load_due())
+    assert DeltaTable(path).version() == altered
+    assert list(plant.loaders["same_upsert"].load_due())
+    with plant.pool.connection() as connection:
+        states = {each.destination: each for each in destinations.list_destinations(connection)}
+    assert (states["delta"].state, states["delta"].lag_commits) == ("failing", 1)
+    assert states["same_upsert"].state == "current"
+
+
+def test_a_delta_table_that_refuses_rows_of_one_subject_takes_those_of_the_others(
+    build: Callable[[str], DestinationPlant],
+) -> None:
+    plant = build(described("delta"))
+    text = deliveries(4)[0].text
+    plant.ingest(plant.write("L1/0.csv", text))
+    plant.load()
+    table = DeltaTable(str(plant.root / "published"))
+    table.alter.add_constraint({"not_that_one": "subject_key <> 'L2'"})
+    for name in "L2", "L3":
+        plant.ingest(plant.write(f"{name}/0.csv", text))
+    assert [report.subject_key for report in plant.load()] == ["L3"]
+    with plant.pool.connection() as connection:
+        told = {
+            each.subject_key: each.last_error
+            for each in destinations.list_destination_subjects(connection, "delta")
+        }
+    assert told.pop("L2") == (
+        f"Delta table {plant.root}/published refuses {len(plant.differences()['delta'][1])} rows: "
+        "a check or a not-null of the table. Nothing of this subject was loaded"
+    )
+    assert set(told.values()) == {None}
+    table.update_incremental()
+    table.alter.drop_constraint("not_that_one")
+    pass_time(plant, timedelta(minutes=2))
+    assert [report.subject_key for report in plant.load()] == ["L2"]
+    assert plant.differences() == {}
+
+
 def test_superseded_rows_are_deleted_after_a_while_and_the_view_stays(
     build: Callable[[str], DestinationPlant], target_dsn: str
 ) -> None:
@@ -355,3 +460,29 @@ def test_a_dataset_that_is_defined_anew_is_loaded_anew_with_its_new_columns(
     plant.drain()
     assert {report.destination for report in plant.load()} == set(TARGETS)
     assert plant.differences() == {}
+
+
+def test_destinations_that_make_their_tables_in_one_schema_at_once_do_not_disturb_each_other(
+    build: Callable[[str], DestinationPlant], target_dsn: str
+) -> None:
+    plant = build(described("other_replace", "other_append"))
+    failed: list[Exception] = []
+    for _ in range(12):
+        together = threading.Barrier(len(plant.loaders))
+
+        def check(loader: DestinationLoader, together: threading.Barrier = together) -> None:
+            together.wait()
+            try:
+                with loader.open_checked():
+                    pass
+            except Exception as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=check, args=(each,)) for each in plant.loaders.values()]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with psycopg.connect(target_dsn, autocommit=True) as target:
+            target.execute("drop schema published cascade")
+    assert failed == []

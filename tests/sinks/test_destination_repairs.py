@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -16,13 +18,18 @@ from disarray.control.destinations import (
     list_destinations,
     list_unasked_subjects,
 )
-from disarray.errors import DestinationMisfitError
+from disarray.errors import (
+    DestinationConflictError,
+    DestinationMisfitError,
+    DestinationUnavailableError,
+)
 from disarray.model.description.destination import DeltaTarget
+from disarray.sinks.destination_delta import DeltaLoader
 from disarray.sinks.destination_delta_log import trim_log
 from disarray.sinks.destination_delta_store import open_store
 from tests.reading_lines import HEADER
 from tests.sinks.destination_history import LINE
-from tests.sinks.destination_plant import DestinationPlant
+from tests.sinks.destination_plant import URL, DestinationPlant
 from tests.sinks.test_destination_faults import OTHER, SAME
 from tests.worker.deliveries import deliveries
 
@@ -130,6 +137,55 @@ def test_what_a_target_has_under_commits_that_are_yet_to_come_is_put_right(
     assert plant.differences() == {}
     take(plant, "L1/2.csv", 2)
     assert plant.differences() == {}
+
+
+def test_rows_that_were_appended_by_a_clock_that_was_set_back_are_put_right(
+    build: Callable[..., DestinationPlant], target_dsn: str
+) -> None:
+    plant = build(described("other_append"))
+    take(plant, "L1/1.csv", 1)
+    with psycopg.connect(target_dsn, autocommit=True) as connection:
+        connection.execute("update published.c set loaded_at = now() + interval '1 hour', good = good + 1")
+    republish(plant)
+    assert plant.differences() == {}
+    take(plant, "L1/2.csv", 2)
+    assert plant.differences() == {}
+
+
+def test_a_target_that_is_back_is_well_although_nothing_has_to_be_loaded(
+    build: Callable[..., DestinationPlant], monkeypatch: pytest.MonkeyPatch, target_dsn: str
+) -> None:
+    plant = build(described("other_append"))
+    take(plant, "L1/1.csv", 1)
+    [loader] = plant.loaders.values()
+
+    def state() -> str:
+        with plant.pool.connection() as connection:
+            return list_destinations(connection)[0].state
+
+    monkeypatch.setenv(URL, "postgresql://nobody@127.0.0.1:1/nowhere")
+    with pytest.raises(DestinationUnavailableError):
+        loader.vacuum()
+    assert state() == "failing"
+    monkeypatch.setenv(URL, target_dsn)
+    loader.vacuum()
+    assert state() == "current"
+
+
+def test_housekeeping_that_comes_second_to_a_load_says_nothing_against_the_target(
+    build: Callable[..., DestinationPlant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = build(described("delta"))
+    take(plant, "L1/1.csv", 1)
+    [loader] = plant.loaders.values()
+
+    def come_second(_: object) -> int:
+        raise DestinationConflictError("written by somebody else at the same moment. Nothing was changed")
+
+    monkeypatch.setattr(DeltaLoader, "vacuum", come_second)
+    assert loader.vacuum() == 0
+    with plant.pool.connection() as connection:
+        assert [each.state for each in list_destinations(connection)] == ["current"]
 
 
 def test_a_position_from_before_loads_were_remembered_goes_on_where_it_is(
@@ -264,6 +320,37 @@ def test_the_log_of_a_delta_table_is_kept_short_and_its_last_versions_can_be_rea
     assert left[0] == f"{5:020d}"
     write_deltalake(tmp_path, rows, mode="append")
     assert trim_log(open_store(DeltaTarget(str(tmp_path))), keep=100) == 0
+
+
+def test_files_that_no_version_of_the_last_week_names_are_deleted_and_nobody_elses(
+    build: Callable[..., DestinationPlant],
+) -> None:
+    plant = build(described("delta"))
+    take(plant, "L1/1.csv", 1)
+    folder = plant.root / "published"
+    former = DeltaTable(str(folder)).version()
+    take(plant, "L1/2.csv", 2)
+    [first, *_] = folder.glob("dataset=*/*/*.parquet")
+    of_a_killed_load = first.with_name("part-00000-of-a-load-that-was-killed.zstd.parquet")
+    shutil.copy(first, of_a_killed_load)
+    somebody_elses = [folder / "notes.parquet", folder / "inner/dataset=x/month=2026-09/part-0.parquet"]
+    for path in somebody_elses:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(first, path)
+    for path in folder.rglob("*.parquet"):
+        os.utime(path, (0, 0))
+    assert plant.loaders["delta"].vacuum() == 1
+    assert not of_a_killed_load.exists()
+    assert DeltaTable(str(folder), version=former).to_pyarrow_table().num_rows
+    # A week later, and a checkpoint that knows nothing any more of what was replaced.
+    table = DeltaTable(str(folder))
+    table.alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    table.create_checkpoint()
+    assert plant.loaders["delta"].vacuum() > 0
+    table.update_incremental()
+    assert len(list(folder.glob("dataset=*/*/*.parquet"))) == len(table.file_uris())
+    assert all(path.exists() for path in somebody_elses)
+    assert plant.differences() == {}
 
 
 @pytest.mark.parametrize("name", ["same_upsert", "other_upsert", "delta"])

@@ -23,7 +23,7 @@ from disarray.sinks import hook_sending
 from disarray.sinks.hook_sending import HookSender
 from disarray.worker.process.messaging import Messenger
 from tests.processes import eventually
-from tests.sinks.hook_plant import HookPlant, report, webhook
+from tests.sinks.hook_plant import HookPlant, mail, report, webhook
 from tests.sinks.receivers import answer, crude_mail_server, drip, flood, hang, http_receiver, mail_receiver
 
 if TYPE_CHECKING:
@@ -214,23 +214,9 @@ def test_who_lost_its_claim_cannot_settle_it(make_plant: Make, receiver: Receive
     assert plant.send() == []
 
 
-def mail(port: int, *, to: str = '["a@example.com", "b@example.com"]', smtp: str = "starttls = false") -> str:
-    return f"""
-[[hook]]
-name = "shift"
-kind = "mail"
-smtp = {{ host = "127.0.0.1", port = {port}, {smtp} }}
-from = "disarray@example.com"
-to = {to}
-subject = "[plant] {{cause}}: {{subject}}"
-on = {ON}
-timeout = "2 s"
-"""
-
-
 def test_a_mail_reaches_all_with_its_key_and_no_header_can_be_smuggled_in(make_plant: Make) -> None:
     with mail_receiver() as kept:
-        plant = make_plant(mail(kept.port))
+        plant = make_plant(mail(kept.port, on=ON))
         note(plant, subject="TOOL\nBcc: eve@example.com")
         [sent] = plant.send()
         assert sent.outcome.is_done
@@ -247,7 +233,7 @@ def test_a_mail_reaches_all_with_its_key_and_no_header_can_be_smuggled_in(make_p
 def test_one_recipient_that_is_refused_is_tried_again_alone(make_plant: Make) -> None:
     with mail_receiver() as kept:
         kept.refused = {"b@example.com"}
-        plant = make_plant(mail(kept.port))
+        plant = make_plant(mail(kept.port, on=ON))
         note(plant)
         [sent] = plant.send()
         assert (sent.state, sent.outcome.accepted) == ("pending", ("a@example.com",))
@@ -270,14 +256,14 @@ def test_one_recipient_that_is_refused_is_tried_again_alone(make_plant: Make) ->
 
 def test_a_server_that_hangs_up_in_the_middle_has_taken_nothing_for_anybody(make_plant: Make) -> None:
     with crude_mail_server(hang_up_at=b"b@example.com") as (port, taken):
-        outcome = outcome_of(make_plant(mail(port)))
+        outcome = outcome_of(make_plant(mail(port, on=ON)))
     assert (outcome.accepted, taken) == ((), [])
     assert outcome.is_away
 
 
 def test_a_mail_that_was_taken_is_done_whatever_the_server_says_to_quit(make_plant: Make) -> None:
     with crude_mail_server(to_quit=b"421 4.3.2 shutting down") as (port, taken):
-        outcome = outcome_of(make_plant(mail(port)))
+        outcome = outcome_of(make_plant(mail(port, on=ON)))
     assert outcome.is_done
     assert len(taken) == 1
 
@@ -296,7 +282,7 @@ def test_a_password_goes_over_tls_alone(make_plant: Make, monkeypatch: pytest.Mo
         tls_context=context, require_starttls=True, authenticator=authenticate, auth_required=True
     ) as kept:
         smtp = f'user = "ada", password = {{ env = "MAIL_PASSWORD" }}, ca_file = "{CERTIFICATE}"'
-        plant = make_plant(mail(kept.port, smtp=smtp))
+        plant = make_plant(mail(kept.port, on=ON, smtp=smtp))
         outcome = outcome_of(plant)
         assert outcome.is_done, outcome.reason
     assert seen == [(b"ada", b"s3cret")]
@@ -306,7 +292,7 @@ def test_a_password_goes_over_tls_alone(make_plant: Make, monkeypatch: pytest.Mo
 
 def test_a_mail_server_that_is_down_keeps_the_mail_waiting(make_plant: Make) -> None:
     with mail_receiver() as kept:
-        plant = make_plant(mail(kept.port))
+        plant = make_plant(mail(kept.port, on=ON))
     outcome = outcome_of(plant)
     assert outcome.is_away
     assert plant.states() == ["pending"]

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from email import message_from_string
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,9 @@ import pytest
 
 from disarray.control import side_effects
 from disarray.model.side_effect import HookCause
-from tests.sinks.hook_plant import HookPlant, report, webhook
+from disarray.sinks.hook_mail import KEY_HEADER
+from tests.sinks.hook_plant import HookPlant, mail, report, webhook
+from tests.sinks.receivers import mail_receiver
 
 if TYPE_CHECKING:
     from tests.sinks.receivers import Receiver
@@ -83,6 +86,29 @@ def test_a_receiver_that_knows_keys_sees_every_message_once(
     assert twins <= (2 if point == "effect.sent" else 0)
     if (point, hit) == ("effect.sent", 1):
         assert twins > 0, "else nothing was shown"
+
+
+@pytest.mark.parametrize("point", SENDERS)
+def test_a_mailbox_that_knows_keys_has_every_message_once(
+    make_plant: Make, dsn: str, tmp_path: Path, point: str
+) -> None:
+    with mail_receiver() as kept:
+        plant = make_plant(mail(kept.port, on='["dead_letter"]'))
+        keys = note(plant)
+        kill_twice(dsn, tmp_path, point, 1)
+        done = {each.idempotency_key for each in plant.effects(state="done")}
+        sent_before = len(kept.mails)
+        assert live(dsn, tmp_path) == 0
+        assert plant.states() == ["done"] * MESSAGES
+        found = [
+            (message_from_string(content)[KEY_HEADER], recipients, content)
+            for recipients, content in kept.mails
+        ]
+    assert sorted({key for key, *_ in found}) == sorted(keys)
+    assert not done & {key for key, *_ in found[sent_before:]}, "what is done is not sent again"
+    assert len(set(found)) == MESSAGES, "the same mail to the same people every time"
+    twins = len(found) - MESSAGES
+    assert (0 < twins <= 2) if point == "effect.sent" else twins == 0
 
 
 @pytest.mark.parametrize("point", REPORTS)

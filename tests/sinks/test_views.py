@@ -144,7 +144,13 @@ def test_a_changed_file_is_shown_as_a_diff_and_takes_effect_when_applied(viewed:
     ("query", "key", "message"),
     [
         ("select 1 +", '["subject_key"]', "view counts: syntax error"),
-        ("select subject_key from nowhere", '["subject_key"]', 'relation "nowhere" does not exist'),
+        (
+            "select subject_key from nowhere",
+            '["subject_key"]',
+            'relation "nowhere" does not exist. Nothing was changed. The readings of a dataset are in telemetry where',
+        ),
+        ("select no_such(1) as one", '["one"]', "no_such(integer) does not exist. No function matches the"),
+        ("select 1 / 0 as one", '["one"]', "view counts: division by zero. Nothing was changed"),
         ("select 1 as one", '["subject_key"]', "has no column subject_key, which its key names; it has one"),
         ("select 1 as one, 1 as two from cells", '["one"]', "could not create unique index"),
         ("select 1 as one; drop table telemetry.cells", '["one"]', "syntax error"),
@@ -152,7 +158,18 @@ def test_a_changed_file_is_shown_as_a_diff_and_takes_effect_when_applied(viewed:
         ("select token_hash as one from disarray.api_token", '["one"]', "permission denied"),
         ("insert into telemetry.cells default values", '["one"]', "syntax error"),
     ],
-    ids=["syntax", "no table", "no key", "not unique", "two", "escape", "private", "writes"],
+    ids=[
+        "syntax",
+        "no table",
+        "no function",
+        "no number",
+        "no key",
+        "not unique",
+        "two",
+        "escape",
+        "private",
+        "writes",
+    ],
 )
 def test_what_cannot_be_a_view_is_refused_and_changes_nothing(
     viewed: ViewPlant, query: str, key: str, message: str
@@ -161,6 +178,8 @@ def test_what_cannot_be_a_view_is_refused_and_changes_nothing(
     with pytest.raises(ViewError, match="Nothing was changed") as refused:
         viewed.apply()
     assert message in str(refused.value)
+    assert str(refused.value).count("Nothing was") == 1
+    assert "db migrate" not in str(refused.value)
     assert viewed.counted() == {"C1": 50}
     assert viewed.rows("select count(*) from telemetry.cells") == [(50,)]
     assert viewed.rows("select left(definition, 18) from disarray.materialized_view") == [

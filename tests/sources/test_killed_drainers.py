@@ -73,7 +73,7 @@ def expected() -> dict[str, dict[str, object]]:
     return {}
 
 
-@pytest.mark.parametrize("hit", [1, 2, 3])
+@pytest.mark.parametrize("hit", [1, *(pytest.param(hit, marks=pytest.mark.long) for hit in (2, 3))])
 @pytest.mark.parametrize("point", STEPS)
 def test_a_killed_drainer_delivers_every_event_once(
     plant: InboxPlant, dsn: str, tmp_path: Path, point: str, hit: int

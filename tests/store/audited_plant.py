@@ -7,12 +7,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import blacklist, claims, deliveries, queue, sources, subject_commits
+from disarray.control import blacklist, claims, connections, deliveries, queue, sources, subject_commits
 from disarray.control.connections import transaction
 from disarray.control.deliveries import BatchCounts
 from disarray.sources.delivering import write_batch
 from disarray.sources.inbox import InboxSettings
 from disarray.worker.process.scheduler import Scheduler
+from tests.blocks import SEGMENTS_PER_BLOCK, set_block_length
 from tests.sources.conftest import DATASET as HISTORIAN
 from tests.sources.conftest import table_of
 from tests.sources.inbox_plant import DATASET as PRESS
@@ -43,6 +44,9 @@ def lines(*hours: float, rows: int = 6) -> str:
 
 def build(root: Path, dsn: str) -> InboxPlant:
     """The plant, filled and at rest but for a file that is on its way from one subject to another."""
+    with connections.connect(dsn) as connection:
+        # What is carried from block to block has rows only where there are several.
+        set_block_length(connection, min(SEGMENTS_PER_BLOCK, 3))
     plant = InboxPlant(root, dsn, description=FORMER_DESCRIPTION)
     plant.place = replace(plant.place, inbox_settings=InboxSettings(max_attempts=1))
     plant.ingest(plant.write("T3/forgotten.old", HEADER + lines(2)))

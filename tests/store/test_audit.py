@@ -21,7 +21,7 @@ from disarray.store.audit.audit import AuditSettings, Outcome, audit
 from disarray.store.audit.rules import RULES
 from disarray.store.lake import Lake
 from tests.plant import Plant
-from tests.store.audited_plant import build, lines
+from tests.store.audited_plant import HEADER, build, lines
 from tests.worker.conftest import DATASET
 
 if TYPE_CHECKING:
@@ -138,8 +138,11 @@ DAMAGES = {
     """,
     "blocks_span_their_buckets": "update disarray.rollup_block set first_bucket_us = 7 where subject_key = 'T2'",
     "bases_follow_from_summaries": """
-        update disarray.segment_metric set base_float = base_float * 1.0000000000000002
+        update disarray.segment_summary set base_float = greatest(base_float * 1.0000000000000002, 1e-9)
         where metric = 'energy' and segment_us = (select max(segment_us) from disarray.segment_metric)
+    """,
+    "blocks_follow_from_summaries": """
+        update disarray.metric_block set offset_float = offset_float + 1e-16 where metric = 'energy'
     """,
     "files_count_where_they_belong": """
         update disarray.file_info set subject_key = 'T9' where source_uri like '%allowed%'
@@ -195,7 +198,7 @@ DAMAGES = {
     "rejected_lines_can_be_looked_at": "delete from disarray.rejected_row",
     "what_is_parked_can_be_decided": "update disarray.file_info set status = 'processed' where status = 'parked'",
     "lake_files_are_as_written": "update disarray.lake_file set checksum = 'other'",
-    "segments_say_when_they_begin_and_end": "update disarray.segment_metric set last_reading_us = last_reading_us + 1",
+    "segments_say_when_they_begin_and_end": "update disarray.segment_summary set last_reading_us = last_reading_us + 1",
     "restatements_add_up": """
         update disarray.restatement set delta_int = delta_int + 1 where metric = 'good_total' and subject_key = 'T5'
     """,
@@ -317,7 +320,7 @@ def test_numbers_that_are_known_to_be_stale_are_left_out_and_the_others_are_not(
         "insert into disarray.dirty_range (subject_key, range_start, range_end, reason, created_at) "
         "values ('T1', '2026-10-01T09:30Z', 'infinity', 'a test', disarray.clock())"
     )
-    world.damage("update disarray.segment_metric set base_int = -1 where subject_key = 'T1'")
+    world.damage("update disarray.segment_summary set base_int = -1 where subject_key = 'T1'")
     [verdict] = [
         each
         for each in audit(world.connection, world.lake)
@@ -338,6 +341,22 @@ def test_commits_of_before_there_were_metrics_are_sound(tmp_path: Path, dsn: str
     with plant.pool.connection() as connection:
         verdicts = audit(connection, plant.place.lake)
     assert [finding for verdict in verdicts for finding in verdict.findings] == []
+    plant.pool.close()
+
+
+def test_a_first_reset_that_is_not_where_the_readings_have_it_is_told(tmp_path: Path, dsn: str) -> None:
+    resets = '[dataset.metrics.energy_of_good]\nkind = "sum"\ninput = "watts"\nreset_on = ["good"]\n'
+    plant = Plant(tmp_path, dsn, description=DATASET + resets)
+    plant.ingest(plant.write("T1/1.csv", HEADER + lines(3)))
+    plant.rows(
+        "update disarray.segment_summary set reset_us = reset_us + 1 where reset_us is not null returning 1"
+    )
+    with plant.pool.connection() as connection:
+        findings = [
+            each for verdict in audit(connection, plant.place.lake, DEEP) for each in verdict.findings
+        ]
+    [finding] = findings
+    assert finding.detail.startswith("the first reset of energy_of_good of channel '' is at ")
     plant.pool.close()
 
 

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 # What `verify` recomputes from the sources and compares; tests/engine/test_verification.py shows that it does.
-VERIFIED: dict[str, Comparison] = {"segment": SEGMENTS, "segment_metric": SUMMARIES, "rollup": ROLLUP_PARTS}
+# A base is stored in two parts, of the segment within its block and of the block: verify sees their sum.
+VERIFIED: dict[str, Comparison] = {"segment": SEGMENTS, "segment_summary": SUMMARIES, "rollup": ROLLUP_PARTS}
 # A block holds columns of parts: they are compared part by part, and the database wants as many of one as of another.
 VERIFIED_PARTS = {
     "rollup_block.rollup": "rollup",
@@ -41,6 +42,8 @@ VERIFIED_PARTS = {
     "rollup_block.pivots": "pivot",
     "rollup_block.offset_sums": "offset_sum",
     "rollup_block.offset_square_sums": "offset_square_sum",
+    # Which place of which channel and bucket a number is for.
+    "rollup_block.is_grid": "channel",
 }
 WHO = "who did it and when"
 TURN = "whose turn it is; what counts does not follow from it"
@@ -139,16 +142,21 @@ SHOWN = {
     "subject.backfill_turn_at": {"status.subjects.waiting"},
     "subject_commit.committed_at": {"commits.committed_at"},
 }
+TEXTS = (
+    "no metric breaks or restarts here; a rule of audit finds another: tests/control/test_running_total.py"
+)
 HELD = "nothing is held here; whoever lost its lease is refused: tests/sources"
 # Not to be tried on this plant: no row has it, or no formula makes another that can be read.
 UNTRIED = {
     "dataset_store.definition": "no dataset has a table here; verify compares the rows of tables",
     "dataset_version.superseded_at": "work under a definition not in force is refused",
     "delivery.deleted_at": "nothing is deleted here; that what counts was not is a rule of audit",
+    "delivery.superseded_at": "no source is resynced here; that none of them counts is a rule of audit: test_resync.py",
     "dimension.dataset": "no dataset has a table here; a rule of audit finds another: test_dimensions.py",
     "dimension.column_name": "as dimension.dataset",
     "dimension.table_name": "as dimension.dataset",
     "dimension.created_at": "as dimension.dataset, and " + WHO,
+    "dirty_range.changed_segments": "only open ranges have it; what comes of it are bases, which are checked",
     "dirty_range.restates": "only open ranges have it; what comes of it is the ledger, which is checked",
     "file_blacklist.parent_uri": "no file is split here: tests/worker/test_splitting.py",
     "file_info.arrival": "one more for all leaves the order; where it chooses winners, a digest follows from it",
@@ -165,6 +173,12 @@ UNTRIED = {
     "instance.draining_incarnation": "no instance drains here; " + TURN,
     "instance.paused_at": "no instance is paused here; " + TURN,
     "lake_file.doomed_at": "no file is doomed here; a commit that names one that is is refused",
+    "metric_block.first_break": TEXTS,
+    "metric_block.first_reset": TEXTS,
+    "metric_block.last_break": TEXTS,
+    "metric_block.last_reset": TEXTS,
+    "metric_block.prior_break": TEXTS,
+    "moving_file.decision": "nothing is decided about a replaced file here: tests/worker/test_rotated_files.py",
     "raw_event.claimed_by_instance_name": HELD,
     "raw_event.claimed_incarnation": HELD,
     "raw_event.lease_expires_at": HELD,
@@ -214,8 +228,10 @@ NOT_OF_THE_CATALOG = {
     "ingest_queue": "work that waits: rules of audit are about every item; tests/control/test_queue_model.py",
     "materialized_view": "what is refreshed, as the configuration says it: tests/sinks/test_views.py",
     "part_delivery": "as file_part; what counts of it is the digest of its segments",
+    "resync": "no source is resynced here; tests/backfill/test_resync.py compares what counts with the table",
     "source_chunk": "as source_load",
     "source_load": "no table is loaded here; tests/sources/test_initial_load.py compares what came with the table",
+    "staged_delivery": "as resync; counts for nothing",
     "schema_migration": "compared with the program at every connect",
     "side_effect": "what was told to whom; tests/sinks/test_hooks.py",
     "subject_verification": "what a recompute said of a subject; no number and no plan follows from it",

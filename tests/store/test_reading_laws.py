@@ -63,7 +63,7 @@ def test_a_series_says_what_value_says_in_some_histories(plant: Plant, seed: int
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(max(3600, 30 * EXAMPLES))
 @settings(SETTINGS, max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
 def test_a_series_says_what_value_says_in_any_history(plant: Plant, seed: int) -> None:

@@ -45,6 +45,11 @@ def segments(draw: st.DrawFn) -> pa.Table:
     for rollup in draw(st.lists(TEXTS, min_size=1, max_size=2, unique=True)):
         aggregates = draw(st.lists(TEXTS, min_size=1, max_size=3, unique=True))
         places = draw(st.lists(st.tuples(TEXTS, st.integers(0, 5)), min_size=1, max_size=8, unique=True))
+        if draw(st.booleans()):
+            places = [
+                (channel, bucket) for channel in {c for c, _ in places} for bucket in {b for _, b in places}
+            ]
+        points = draw(st.none() | st.integers(0, 2**62))
         has = draw(st.sets(st.sampled_from(sorted(NUMBERS))))
         for aggregate in aggregates:
             for channel, bucket in sorted(places, key=lambda place: (place[0].encode(), place[1])):
@@ -58,7 +63,7 @@ def segments(draw: st.DrawFn) -> pa.Table:
                         "bucket_us": bucket * 10,
                         "bucket_end_us": bucket * 10 + 10,
                         "label": "shift" if bucket % 2 else "",
-                        "points": draw(st.integers(0, 2**62)),
+                        "points": draw(st.integers(0, 2**62)) if points is None else points + bucket,
                         **numbers,
                     }
                 )
@@ -73,6 +78,20 @@ def stored_parts(connection: Connection) -> list[tuple[Any, ...]]:
     names = ", ".join(ROLLUP_SCHEMA.names)
     rows = connection.execute(f"select {names} from disarray.rollup".encode())
     return sorted((bits(row) for row in rows), key=repr)
+
+
+def assert_channels_are_read_alone(connection: Connection, parts: pa.Table) -> None:
+    """What is loaded of one channel are its parts among those of all, in the same order; of none, nothing."""
+    names = ", ".join(ROLLUP_SCHEMA.names)
+    query = f"select {names} from disarray.load_rollup('tools', 'T1', %s, -100, 100, %s)".encode()
+    for rollup in sorted(set(parts.column("rollup").to_pylist())):
+        everything = [bits(row) for row in connection.execute(query, (rollup, None))]
+        assert len(everything) == parts.column("rollup").to_pylist().count(rollup)
+        for channel in {*parts.column("channel").to_pylist(), "none of them"}:
+            found = [bits(row) for row in connection.execute(query, (rollup, channel))]
+            assert found == [
+                row for row in everything if row[ROLLUP_SCHEMA.names.index("channel")] == channel
+            ]
 
 
 def put(connection: Connection, blocks: Sequence[RollupBlock], *, is_binary: bool) -> None:
@@ -100,6 +119,7 @@ def test_parts_come_back_with_all_their_bits_however_they_travel_and_are_cut(
         put(connection, blocks, is_binary=is_binary)
         given_parts = sorted((bits(list(row.values())) for row in parts.to_pylist()), key=repr)
         assert stored_parts(connection) == given_parts
+        assert_channels_are_read_alone(connection, parts)
         spans = connection.execute(
             """
             select count(*) from disarray.rollup_block
@@ -127,6 +147,15 @@ def test_summaries_come_back_with_all_their_bits(connection: Connection) -> None
     ]  # fmt: skip
     table = pa.Table.from_pylist(rows, schema=SUMMARY_SCHEMA)
     number, _ = type_numbers(connection)
+    connection.execute(
+        """
+        insert into disarray.dataset_version
+            (dataset, parse_version, scan_version, definition, registered_at, in_force_since)
+        values ('tools', '', '', '{}', disarray.clock(), disarray.clock());
+        insert into disarray.subject_version (subject_key, dataset, parse_version, scan_version, block_length_us)
+        values ('T1', 'tools', '', '', 3);
+        """
+    )
     connection.execute(
         "select disarray.put_summaries('T1', 'tools', %s::disarray.scanned_summary[])",
         (
@@ -169,6 +198,7 @@ def test_only_blocks_of_the_span_are_opened(connection: Connection) -> None:
         ("p_rollup", "'hourly'"),
         ("p_from_us", str(1990 * 86_400)),
         ("p_to_us", str(1992 * 86_400)),
+        ("p_channel", "null::text"),
     ):
         body = body.replace(name, value)
     connection.execute("set search_path = disarray")
@@ -189,3 +219,43 @@ def test_a_block_that_lacks_a_part_is_refused(connection: Connection) -> None:
     }  # fmt: skip
     with pytest.raises(Exception, match="each_aggregate_has_a_part_for_each_bucket"):
         put(connection, [RollupBlock.of_document(block)], is_binary=True)
+
+
+def table_of(places: Sequence[tuple[str, int]], points: Sequence[int] = (1, 1)) -> pa.Table:
+    """Parts of so many aggregates, each with as many points everywhere."""
+    rows = [
+        {
+            "segment_us": 0, "rollup": "r", "aggregate": f"a{number}", "channel": channel, "bucket_us": bucket,
+            "bucket_end_us": bucket + 1, "label": "", "points": count, "value_int": bucket,
+        }
+        for number, count in enumerate(points)
+        for channel, bucket in places
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, schema=ROLLUP_SCHEMA)
+
+
+def test_a_grid_names_each_channel_and_each_bucket_once() -> None:
+    [block] = pack_parts(table_of([(channel, bucket) for channel in "abc" for bucket in (3, 5)]))
+    assert (block.is_grid, block.parts) == (True, 12)
+    assert block.channels.to_pylist() == ["a", "b", "c"]
+    assert block.buckets_us.to_pylist() == [3, 5]
+    assert block.points.to_pylist() == [1] * 6
+    assert block.values_int is not None
+    assert block.values_int.to_pylist() == [3, 5] * 6
+
+
+def test_channels_with_other_buckets_are_no_grid() -> None:
+    [block] = pack_parts(table_of([("a", 3), ("a", 5), ("b", 3), ("b", 6)], points=(1, 2)))
+    assert (block.is_grid, block.parts) == (False, 8)
+    assert block.channels.to_pylist() == ["a", "a", "b", "b"]
+    assert block.points.to_pylist() == [1] * 4 + [2] * 4
+
+
+@pytest.mark.parametrize(("block_parts", "cuts"), [(8, [["a", "b"], ["c"]]), (2, [[c] for c in "aabbcc"])])
+def test_a_grid_is_cut_between_channels_or_within_one(
+    monkeypatch: pytest.MonkeyPatch, block_parts: int, cuts: list[list[str]]
+) -> None:
+    monkeypatch.setattr(rollup_blocks, "BLOCK_PARTS", block_parts)
+    blocks = list(pack_parts(table_of([(channel, bucket) for channel in "abc" for bucket in (3, 5)])))
+    assert [block.channels.to_pylist() for block in blocks] == cuts
+    assert all(block.is_grid for block in blocks)

@@ -131,7 +131,7 @@ def test_the_view_says_what_is_stale_and_makes_up_nothing_where_a_base_is_missin
         """
     )
     table_plant.rows(
-        f"update disarray.segment_metric set base_int = null where segment_us = {START_US + HOUR} returning 1"
+        f"update disarray.segment_summary set base_int = null where segment_us = {START_US + HOUR} returning 1"
     )
     found = table_plant.rows(
         f"select distinct event_at >= {border}, is_final, good_total is null, good_in_job is null, peak is null "
@@ -309,7 +309,7 @@ def test_filters_on_subject_and_time_reach_the_index_and_leave_other_chunks_out(
     ]
     assert len(parts) == 1, plan
     assert "Index Cond: ((subject_key = 'C2'::text) AND (event_at >= " in plan, plan
-    assert "segment_metric_pkey" in plan
+    assert "segment_summary_pkey" in plan
     # What is not asked for is not joined.
     assert "segment_metric" not in whole
     assert "dirty_range" not in whole

@@ -215,7 +215,7 @@ def test_a_stale_subject_says_from_when_and_earlier_values_stay_final(plant: Pla
 def test_numbers_that_wait_for_a_large_shift_are_not_made_up(plant: Plant) -> None:
     plant.ingest(write(plant, "C1/0.csv", rows_of(8, hours=(0, 1))))
     plant.rows(
-        f"update disarray.segment_metric set base_int = null where segment_us = {START_US + HOUR} returning 1"
+        f"update disarray.segment_summary set base_int = null where segment_us = {START_US + HOUR} returning 1"
     )
     assert [each.number for each in value(plant, "good_total").values] == [None, None]
     inside = value(plant, "good_total", START_US + HOUR + 30 * MINUTE)

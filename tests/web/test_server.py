@@ -143,3 +143,25 @@ def test_a_client_that_does_not_ask_is_hung_up_on(
             while piece := client.recv(65_536):
                 received += piece
     assert received.startswith(b"HTTP/1.1 200") if begun.startswith(WHOLE) else received == b""
+
+
+def test_a_client_that_does_not_take_its_answers_is_hung_up_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "ANSWER_SECONDS", 0.2)
+    connections = server._server.server_state.connections
+    asked = b"GET /api/v1/openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 1_000
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        client.settimeout(60)
+        client.connect(("127.0.0.1", server.port))
+        # Far more than what lies in the buffers of both sides.
+        with suppress(ConnectionError):
+            client.sendall(asked)
+        deadline = time.monotonic() + 60
+        while not connections and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert connections
+        while connections and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not connections

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
+from tests import oracle
 from tests.arrivals import DESCRIPTION, Arrivals, differences, stored
+from tests.blocks import set_block_length
 from tests.plant import Plant
 
 if TYPE_CHECKING:
@@ -37,6 +39,20 @@ def plant(tmp_path_factory: pytest.TempPathFactory, shared_dsn: str) -> Iterator
     built.pool.close()
 
 
+@pytest.fixture(params=[1, 2, 7, 128, 1000])
+def block_length(
+    request: pytest.FixtureRequest, plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """Blocks of other lengths, in the plant and in the loop that it is compared with."""
+    segments: int = request.param
+    monkeypatch.setattr(oracle, "SEGMENTS_PER_BLOCK", segments)
+    with plant.pool.connection() as connection:
+        set_block_length(connection, segments)
+    yield segments
+    with plant.pool.connection() as connection:
+        set_block_length(connection)
+
+
 def check(plant: Plant, seed: int) -> None:
     plant.forget_everything()
     plant.place = replace(plant.place, max_shift_rows=[0, 20, 100_000][seed % 3])
@@ -58,6 +74,20 @@ def test_some_histories_of_arrivals_give_the_numbers_of_a_loop_over_what_was_acc
     plant: Plant, seed: int
 ) -> None:
     check(plant, seed)
+
+
+def test_blocks_of_any_length_give_the_numbers_of_a_loop_over_what_was_accepted(
+    plant: Plant, block_length: int
+) -> None:
+    check(plant, seed=block_length)
+    lengths = plant.rows(
+        """
+        select distinct made.block_length_us / (own.segment_end_us - own.segment_us)
+        from disarray.subject_version as made
+        inner join disarray.segment as own using (dataset, subject_key)
+        """
+    )
+    assert lengths == [(block_length,)]
 
 
 @pytest.mark.long

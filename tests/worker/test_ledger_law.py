@@ -241,23 +241,18 @@ def check(plant: Plant, seed: int) -> Number:
 # A reset at the very instant at which the segment before it ends; and an extreme of another order of magnitude.
 @example(seed=1155643478)
 @example(seed=3758686919)
+# A first reset at the very instant of a channel's first readings, and another one later in the segment.
+@example(seed=1286188559)
+@example(seed=4040999741)
+# Parked readings are released, and the file is cut before a worker comes: one pass does both.
+@example(seed=2825274)
 @given(seed=st.integers(0, 2**32))
 def test_the_ledger_leads_from_some_published_values_to_those_of_now(plant: Plant, seed: int) -> None:
     check(plant, seed)
 
 
-@pytest.mark.xfail(
-    reason="A summary keeps the first and the last piece. Where a channel is reset more than once in a segment, and "
-    "first at the instant of its first readings, a shift takes the head for readable and lists a change that is none."
-)
-# `in_spec` of `columns` is said to go from 0 to 1 where it was 1 and stays 1.
-@pytest.mark.parametrize("seed", [1286188559, 4040999741])
-def test_a_head_that_a_reset_at_its_only_instant_hides_is_not_restated(plant: Plant, seed: int) -> None:
-    check(plant, seed)
-
-
 @pytest.mark.slow
-@pytest.mark.timeout(3600)
+@pytest.mark.timeout(max(3600, 30 * EXAMPLES))
 @settings(SETTINGS, max_examples=EXAMPLES)
 @given(seed=st.integers(0, 2**32))
 def test_the_ledger_leads_from_every_published_value_to_that_of_now(plant: Plant, seed: int) -> None:

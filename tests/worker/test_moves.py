@@ -373,6 +373,58 @@ def test_a_version_that_says_less_about_another_cell_is_parked_and_moves_when_re
     assert_settled(moving)
 
 
+def waiting_parts(plant: Plant) -> list[str]:
+    """What of all files waits for an operator."""
+    with plant.pool.connection() as connection:
+        return [each.part for each in quarantine.list_quarantine(connection)]
+
+
+def test_a_version_that_says_less_waits_when_its_file_changes_its_dataset(moving: Plant) -> None:
+    path = moving.write("T1/y1.csv", tool(1, 2, 4))
+    moving.ingest(path)
+    path.write_text(tool(1))
+    moving.ingest(path)
+    assert waiting_parts(moving) == ["version"]
+    moving.redefine(SPLIT)
+    moving.drain()
+    assert (totals(moving), waiting_parts(moving)) == ({("a", "T1"): 7}, ["version"])
+    with moving.pool.connection() as connection:
+        quarantine.release_file(connection, str(path), reason="it is right", by="ada")
+    moving.drain()
+    assert (totals(moving), waiting_parts(moving)) == ({("b", "T1"): 1}, [])
+    assert_settled(moving)
+
+
+def test_a_rejected_version_does_not_come_in_with_a_move(moving: Plant) -> None:
+    path = moving.write("T1/y1.csv", tool(1, 2, 4))
+    moving.ingest(path)
+    path.write_text(tool(1))
+    moving.ingest(path)
+    with moving.pool.connection() as connection:
+        quarantine.reject_file(connection, str(path), reason="cut off", by="ada")
+    moving.redefine(SPLIT)
+    moving.drain()
+    assert totals(moving) == {("a", "T1"): 7}
+    # An audit goes on telling of it, until the file is restored, read as it is on request, or blacklisted.
+    assert misplaced(moving) == ["counts for a/T1, belongs to b/T1"]
+    path.write_text(tool(1, 2, 4))
+    moving.ingest(path)
+    assert totals(moving) == {("b", "T1"): 7}
+    assert_settled(moving)
+
+
+def test_a_file_that_says_less_when_its_dataset_changes_is_parked(moving: Plant) -> None:
+    less, later = moving.write("T1/y1.csv", tool(1, 2, 4)), moving.write("T1/y2.csv", tool(10, 20, hour=1))
+    moving.ingest(less, later)
+    less.write_text(tool(1))
+    # Replaced by what comes after it: what it said before can be read nowhere any more, and stays.
+    later.write_text(tool(100, hour=5))
+    moving.redefine(SPLIT)
+    moving.drain()
+    assert totals(moving) == {("a", "T1"): 37, ("b", "T1"): 100}
+    assert waiting_parts(moving) == ["version"]
+
+
 def test_what_was_parked_or_rejected_stays_so_in_its_new_dataset(moving: Plant) -> None:
     horizon = 'key = []\nhorizon = "5 h"'
     moving.redefine(ALL.replace("key = []", horizon))

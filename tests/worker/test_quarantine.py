@@ -128,6 +128,29 @@ def test_a_release_needs_no_source_file_and_gives_the_numbers_of_files_in_order(
     assert strict_plant.derived() == released
 
 
+def release_readings(plant: Plant, path: Path) -> None:
+    with plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(path), reason="clock was right", by="ada", part="readings")
+
+
+@pytest.mark.parametrize("when", ["one-pass", "one-pass-announced-first", "two-passes"])
+def test_released_readings_count_though_the_file_says_something_else_there_by_now(
+    strict_plant: Plant, late: Path, when: str
+) -> None:
+    late.write_text(report(2, 3, 4, 8, watts=0.2))
+    if when == "one-pass-announced-first":
+        strict_plant.notify(late)
+    release_readings(strict_plant, late)
+    if when == "two-passes":
+        strict_plant.drain()
+    strict_plant.ingest(late)
+    # Hour 4 was never parked before, so nobody decided about it.
+    assert states(strict_plant, late) == [("active", 360), ("dropped", 360), ("parked", 120)]
+    with strict_plant.pool.connection() as connection:
+        [waiting] = quarantine.list_quarantine(connection)
+    assert (waiting.segments, waiting.first_us) == (1, microseconds_of(START + timedelta(hours=4)))
+
+
 def test_a_rejection_drops_what_is_parked_and_nothing_else(strict_plant: Plant, late: Path) -> None:
     before = strict_plant.derived()
     with strict_plant.pool.connection() as connection:
@@ -213,25 +236,41 @@ def test_a_version_that_says_less_waits_and_its_release_reads_it(strict_plant: P
     assert status_of(strict_plant, path) == "processed"
 
 
-def test_a_rejection_between_plan_and_commit_is_planned_around(
-    strict_plant: Plant, late: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = strict_plant.derived()
-    with strict_plant.pool.connection() as connection:
-        quarantine.release_file(connection, str(late), reason="clock was right", by="ada")
+def reject_before_commit(plant: Plant, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an operator reject what is parked when the next pass has planned and not committed."""
     commit = committing.commit_work
 
     def rejected_first(*arguments: Any, **named: Any) -> Any:
         monkeypatch.setattr(ingest, "commit_work", commit)
-        with strict_plant.pool.connection() as connection:
-            quarantine.reject_file(connection, str(late), reason="it was not", by="bob")
+        with plant.pool.connection() as connection:
+            quarantine.reject_file(connection, str(path), reason="it was not", by="bob")
         return commit(*arguments, **named)
 
     monkeypatch.setattr(ingest, "commit_work", rejected_first)
+
+
+def test_a_rejection_between_plan_and_commit_is_planned_around(
+    strict_plant: Plant, late: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = strict_plant.derived()
+    release_readings(strict_plant, late)
+    reject_before_commit(strict_plant, late, monkeypatch)
     first, _ = strict_plant.drain()
     assert first.lost_subjects == ("T1",)
     assert strict_plant.derived() == before
     assert states(strict_plant, late) == [("active", 120), ("rejected", 240)]
+
+
+def test_what_takes_the_place_of_released_readings_waits_if_they_are_rejected_between_plan_and_commit(
+    strict_plant: Plant, late: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late.write_text(report(2, 3, 8, watts=0.2))
+    release_readings(strict_plant, late)
+    strict_plant.notify(late)
+    reject_before_commit(strict_plant, late, monkeypatch)
+    first, _ = strict_plant.drain()
+    assert first.lost_subjects == ("T1",)
+    assert states(strict_plant, late) == [("active", 120), ("dropped", 360), ("parked", 240)]
 
 
 @pytest.fixture
@@ -329,6 +368,21 @@ def blacklisted_and_allowed(plant: Plant, path: Path) -> None:
         assert quarantine.list_quarantine(connection) == []
         blacklist.allow_file(connection, str(path), reason="no doubt", by="ada")
     plant.drain()
+
+
+def test_nothing_of_a_blacklisted_file_waits_for_a_decision_before_a_worker_has_removed_it(
+    strict_plant: Plant, twice_parked: Path
+) -> None:
+    waiting = strict_plant.rows("select * from disarray.list_quarantine()")
+    with strict_plant.pool.connection() as connection:
+        blacklist.blacklist_file(connection, str(twice_parked), "T1", reason="doubt", by="ada")
+        assert quarantine.list_quarantine(connection) == []
+        for decide in (quarantine.release_file, quarantine.reject_file):
+            with pytest.raises(NotQuarantinedError):
+                decide(connection, str(twice_parked), part="readings", reason="right", by="ada")
+        blacklist.allow_file(connection, str(twice_parked), reason="no doubt", by="ada")
+    strict_plant.drain()
+    assert strict_plant.rows("select * from disarray.list_quarantine()") == waiting
 
 
 def test_allow_restores_what_counted_and_what_waited_goes_on_waiting(

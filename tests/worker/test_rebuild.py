@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -143,6 +143,22 @@ def test_a_change_of_parsing_gives_the_numbers_of_a_fresh_ingest(full: Plant, de
         assert full.rows(f"select distinct parse_version from disarray.{name} {condition}") == [(version,)]
     assert full.rows("select distinct status::text from disarray.file_info") == [("processed",)]
     assert_as_fresh(full)
+
+
+def test_segments_of_another_length_lie_in_other_blocks_also_where_they_have_the_same_readings(
+    plant: Plant,
+) -> None:
+    plant.ingest(plant.write("T1/a.csv", report(3, 12, 18, rows=10)))
+    plant.redefine(DATASET.replace('segment = "1 h"', 'segment = "3 h"'))
+    assert [each.failed for each in plant.drain()] == [{}]
+    misplaced = """
+        select summary.segment_us
+        from disarray.segment_summary as summary
+        inner join disarray.subject_version as made using (dataset, subject_key)
+        where summary.block_us <> telemetry.block_of(summary.segment_us, made.block_length_us)
+    """
+    assert plant.rows(misplaced) == []
+    assert_as_fresh(plant)
 
 
 def test_an_attribute_of_one_subject_costs_the_others_no_scan(full: Plant) -> None:
@@ -447,6 +463,30 @@ def test_a_release_that_waits_for_a_rebuild_is_previewed_by_the_old_definition_a
     assert_as_fresh_in_order(strict_plant)
 
 
+def test_a_release_that_is_done_with_a_rebuild_lets_nothing_count_that_was_rejected(
+    strict_plant: Plant,
+) -> None:
+    strict = strict_plant.description.read_text()
+    strict_plant.ingest(strict_plant.write("T1/new.csv", report(9, 10, 11, 12)))
+    late = strict_plant.write("T1/late.csv", report(2, 8))
+    strict_plant.ingest(late)
+    with strict_plant.pool.connection() as connection:
+        quarantine.reject_file(connection, str(late), reason="another cell", by="ada")
+    late.write_text(report(2, 8, 3))
+    strict_plant.ingest(late)
+    strict_plant.redefine(strict.replace('type = "int64"', 'type = "float64"'))
+    with strict_plant.pool.connection() as connection:
+        quarantine.release_file(connection, str(late), reason="it was right", by="ada")
+    strict_plant.drain()
+    assert pending(strict_plant) == []
+    states = f"""
+        select state::text, array_agg(distinct segment_us order by segment_us) from disarray.fragment
+        where source_uri = '{late}' and state <> 'dropped' group by 1 order by 1
+    """
+    hours = {hour: microseconds_of(START + timedelta(hours=hour)) for hour in (2, 3, 8)}
+    assert strict_plant.rows(states) == [("active", [hours[3], hours[8]]), ("rejected", [hours[2]])]
+
+
 def test_sealed_segments_keep_the_numbers_that_mean_the_same(full: Plant) -> None:
     first_us = microseconds_of(START)
     with full.pool.connection() as connection:
@@ -504,6 +544,59 @@ def test_rebuilds_of_long_histories_are_committed_one_after_the_other(
         "select count(distinct run_id), count(*) from disarray.run where metadata::text like '%rebuilt%'"
     )
     assert runs == [(2, 2)]
+    assert_as_fresh(full)
+
+
+def test_rebuilds_give_way_to_a_file_that_comes_meanwhile(
+    full: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuilding, "PORTION_READINGS", 10)
+    full.ingest(*(full.write(f"T{number}/a.csv", report(5)) for number in (3, 4, 5)))
+    full.redefine(LARGEST)
+    process, fresh = ingest._process, full.write("T9/a.csv", report(3))
+
+    def then_a_file_comes(*given: Any, **named: Any) -> None:
+        process(*given, **named)
+        if not full.rows("select from disarray.file_info where subject_key = 'T9'"):
+            full.notify(fresh)
+
+    monkeypatch.setattr(ingest, "_process", then_a_file_comes)
+    first, second, *_ = full.drain()
+    assert {plan.plan.subject_key for plan in first.committed} == {"T2"}
+    assert len(first.given_back) == 4
+    assert "T9" in {plan.plan.subject_key for plan in second.committed}
+    # One turn was taken from it, and none of its attempts.
+    assert full.rows("select count(*) from disarray.ingest_queue where retry_count > 0") == [(0,)]
+    assert_as_fresh(full)
+
+
+def test_rebuilds_take_small_portions_while_live_work_comes(
+    full: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rebuilding, "BUSY_READINGS_A_CORE", 10)
+    scheduler = Scheduler(full.place)
+    rebuilt = "select count(distinct run_id) from disarray.run where metadata::text like '%rebuilt%'"
+    full.redefine(LARGEST)
+    list(scheduler.drain())
+    assert full.rows(rebuilt) == [(1,)]
+    full.notify(full.write("T9/a.csv", report(3)))
+    list(scheduler.drain())
+    full.redefine(LARGEST.replace('kind = "max"', 'kind = "min"'))
+    list(scheduler.drain())
+    assert full.rows(rebuilt) == [(1 + 3,)]
+    assert_as_fresh(full)
+
+
+def test_live_orders_of_a_batch_come_before_its_rebuilds(full: Plant) -> None:
+    full.redefine(LARGEST)
+    full.notify(full.write("T9/a.csv", report(3)))
+    [done] = full.drain()
+    assert done.committed[0].plan.subject_key == "T9"
+    # In a run of its own: it is readable before the first of them is looked at.
+    runs = full.rows(
+        "select count(*) from disarray.run where run_id in (select run_id from disarray.run where subject_key = 'T9')"
+    )
+    assert runs == [(1,)]
     assert_as_fresh(full)
 
 

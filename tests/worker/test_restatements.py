@@ -10,6 +10,7 @@ import pytest
 
 from disarray.control import blacklist, values
 from disarray.worker.housekeeping_settings import DEFAULTS
+from tests.blocks import set_block_length
 from tests.plant import Plant
 
 if TYPE_CHECKING:
@@ -102,7 +103,25 @@ def test_a_late_file_and_an_append_in_one_pass_restate_only_what_was_readable(pl
     ]
 
 
+def test_what_is_appended_behind_a_late_reading_of_its_segment_and_changes_nothing_is_in_no_span(
+    plant: Plant,
+) -> None:
+    known = plant.write("T1/a.csv", HEADER + day(1, "08:00,10,100,W1", "10:00,10,110,W1", "11:00,0,110,W1"))
+    plant.ingest(known)
+    late = plant.write("T1/late.csv", HEADER + day(1, "09:00,7,105,W1"))
+    new = plant.write("T1/new.csv", HEADER + day(1, "12:00,0,110,W1"))
+    plant.ingest(late, new)
+    assert ledger(plant) == [
+        ("inc", "01 09:00", "01 09:00", 0, 5, 5),
+        ("since_reset", "01 09:00", "01 11:00", 20, 27, 7),
+        ("total", "01 09:00", "01 11:00", 20, 27, 7),
+    ]
+
+
 def test_published_values_that_change_between_and_not_at_the_end_are_listed(plant: Plant) -> None:
+    with plant.pool.connection() as connection:
+        # Behind a late file an extreme is told by whole blocks, up to which it changed.
+        set_block_length(connection, 1)
     known = plant.write(
         "T1/a.csv",
         HEADER
@@ -155,7 +174,7 @@ def test_a_late_file_into_row_groups_that_files_share_is_told_by_how_much(plant:
 
 
 def test_an_export_that_only_adds_readings_at_its_end_restates_nothing(plant: Plant) -> None:
-    said = HEADER + day(1, "08:00,10,100,W1") + day(2, "08:00,10,110,W1")
+    said = HEADER + day(1, "08:00,10,100,W1") + day(2, "07:00,0,105,W1", "08:00,10,110,W1")
     plant.ingest(plant.write("T1/export.csv", said))
     again = plant.write("T1/export again.csv", said + day(2, "09:00,10,120,W1") + day(3, "08:00,1,130,W1"))
     plant.ingest(again)
@@ -163,7 +182,7 @@ def test_an_export_that_only_adds_readings_at_its_end_restates_nothing(plant: Pl
 
 
 def test_a_grown_file_and_a_copy_of_it_in_one_pass_restate_nothing(plant: Plant) -> None:
-    said = HEADER + day(1, "08:00,10,100,W1") + day(2, "08:00,10,110,W1")
+    said = HEADER + day(1, "08:00,10,100,W1") + day(2, "07:00,0,105,W1", "08:00,10,110,W1")
     grown = plant.write("T1/a.csv", said)
     plant.ingest(grown)
     plant.write("T1/a.csv", said + day(2, "09:00,10,120,W1"))
@@ -212,3 +231,41 @@ def test_what_another_length_of_segments_changes_between_the_ends_is_said_to_be_
         noted = values.list_restatements(connection)
     assert {each.metric for each in noted} == {"total", "peak", "since_reset", "inc"}
     assert {(each.delta, each.least, each.greatest) for each in noted} == {(None, None, None)}
+
+
+# What the readings before the first of two resets in a segment leave to be read: by their times, and by the span that a
+# late file before them restates there.
+HEADS = {
+    "nothing, where the reset is at the instant of all of them": (
+        ("08:00,1,110,W1", "08:00,2,110,W2", "12:00,3,110,W3"),
+        "02 08:00",
+    ),
+    "what is before the reset, where it is at the instant of the last of them": (
+        ("07:00,1,110,W1", "08:00,1,110,W1", "08:00,2,110,W2", "12:00,3,110,W3"),
+        "03 07:59",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "readable_to"), HEADS.values(), ids=HEADS)
+def test_readings_that_a_reset_at_their_instant_hides_are_not_restated(
+    plant: Plant, rows: tuple[str, ...], readable_to: str
+) -> None:
+    plant.redefine(DATASET.replace("key = []", 'key = "content"'), is_on_purpose=True)
+    plant.ingest(plant.write("T1/a.csv", HEADER + day(1, "08:00,10,110,W1") + day(3, *rows)))
+    plant.ingest(plant.write("T1/late.csv", HEADER + day(2, "08:00,7,110,W1")))
+    assert [(span[1], span[2]) for span in ledger(plant) if span[0] == "since_reset"] == [
+        ("02 08:00", readable_to)
+    ]
+
+
+def test_a_summary_that_does_not_know_its_first_reset_goes_by_the_last_one(plant: Plant) -> None:
+    """As those that were written before it was kept: with one reset in the segment both are the same."""
+    plant.redefine(DATASET.replace("key = []", 'key = "content"'), is_on_purpose=True)
+    one_reset = day(1, "08:00,10,110,W1") + day(3, "08:00,1,110,W1", "08:00,2,110,W2", "12:00,3,110,W2")
+    plant.ingest(plant.write("T1/a.csv", HEADER + one_reset))
+    plant.rows("update disarray.segment_summary set reset_us = null returning 1")
+    plant.ingest(plant.write("T1/late.csv", HEADER + day(2, "08:00,7,110,W1")))
+    assert [(span[1], span[2]) for span in ledger(plant) if span[0] == "since_reset"] == [
+        ("02 08:00", "02 08:00")
+    ]

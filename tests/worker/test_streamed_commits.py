@@ -121,7 +121,7 @@ def test_a_commit_of_many_rows_is_streamed_and_the_driver_holds_a_statement_of_t
     monkeypatch.setattr(scan_job, "INLINE_ROWS", 100)
     monkeypatch.setattr(staging, "_BATCH_SUMMARIES", 50)
     monkeypatch.setattr(rollup_blocks, "BLOCK_PARTS", 50)
-    monkeypatch.setattr(rows, "STATEMENT_BYTES", 10_000)
+    monkeypatch.setattr(rows, "STATEMENT_BYTES", 5_000)
     sent: list[int] = []
     put_rows = commits.put_rows
 
@@ -141,7 +141,7 @@ def test_a_commit_of_many_rows_is_streamed_and_the_driver_holds_a_statement_of_t
     assert committed.change.segments_changed == 4
     # A statement is full when a batch makes it so: it exceeds the limit by one batch at most.
     assert len(sent) > 20
-    assert max(sent) < 10_000 + 50 * 300
+    assert max(sent) < 5_000 + 50 * 300
     streamed = plant.derived()
     assert list((plant.place.lake.root).glob("scratch-*")) == []
 

@@ -201,7 +201,7 @@ class Agent:
             unreadable=unreadable,
             refused=refused,
             unmatched=sorted(path for path in self._scanner.unmatched_files() if path not in refused),
-            empty_globs=self._scanner.empty_globs(except_roots=unreadable),
+            empty_globs=self._scanner.empty_globs(except_roots=unreadable, refused=refused),
         )
 
     def run(self, stop: threading.Event) -> None:

@@ -171,12 +171,12 @@ class _Handler(BaseHTTPRequestHandler):
                 )
             case "/health":
                 silent = (now_us - figures.stepped_us) / 1e6
-                told = {
+                answer = {
                     "version": __version__,
                     "silent_seconds": max(0.0, silent),
                     "pending": figures.pending,
                 }
-                self._answer(200 if silent <= SILENT_SECONDS else 503, "application/json", json.dumps(told))
+                self._answer(200 if silent <= SILENT_SECONDS else 503, "application/json", json.dumps(answer))
             case _:
                 self._answer(404, "text/plain; charset=utf-8", "There are /metrics and /health.\n")
 

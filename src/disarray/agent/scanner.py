@@ -10,6 +10,7 @@ import logging
 import os
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from disarray.agent.file_inspection import Begun, take
@@ -23,7 +24,7 @@ from disarray.model.matching import match_file, matches_glob
 from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Sequence
+    from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
     from disarray.agent.records import Finding
     from disarray.agent.settings import AgentSettings
@@ -129,8 +130,8 @@ class Scanner:
         """Complete files whose subject is nowhere in their preamble, found in this life of the agent or before."""
         return dict.fromkeys(self._memory.nameless(), _NAMELESS)
 
-    def empty_globs(self, *, except_roots: Container[str]) -> list[EmptyGlob]:
-        """The patterns that match no known file; a root that cannot be listed may have some."""
+    def empty_globs(self, *, except_roots: Container[str], refused: Collection[str]) -> list[EmptyGlob]:
+        """The patterns that match no file, known or refused; a root that cannot be listed may have some."""
         known: dict[str, list[str]] = {}
         for folder, name, file in self._memory.all_files():
             known.setdefault(file.dataset, []).append(f"{folder.rstrip('/')}/{name}")
@@ -140,7 +141,10 @@ class Scanner:
             if not dataset.is_delivered
             if not any(root in except_roots for root in dataset.roots)
             for glob in dataset.files
-            if not any(matches_glob(path, dataset.roots, glob) for path in known.get(dataset.name, ()))
+            if not any(
+                matches_glob(path, dataset.roots, glob)
+                for path in chain(known.get(dataset.name, ()), refused)
+            )
         ]
 
     def _list_root(self, root: str, due: AgeSpans, report: ScanReport, *, is_final: bool) -> list[Candidate]:

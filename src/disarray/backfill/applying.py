@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from disarray.backfill.description import ReplaySpec, spec_of_document
+from disarray.backfill.description import ReplaySpec
+from disarray.backfill.stored_description import spec_of_document
 from disarray.control import backfill_chunks, backfills, definitions, files, replays
 from disarray.control.connections import transaction, undone
 from disarray.errors import InvalidRequestError

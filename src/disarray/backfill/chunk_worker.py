@@ -166,6 +166,8 @@ class ChunkWorker:
                 cut = session.kind.cut(
                     session.target, turn.scan_after, end=turn.cursor_end, rows=turn.chunk_rows
                 )
+                if cut is None:
+                    return
                 backfill_chunks.add_backfill_chunk(
                     session.control,
                     session.job_id,
@@ -201,8 +203,9 @@ class ChunkWorker:
         except (DatabaseBusyError, HandedBackError) as error:
             self._fail(chunk, str(error), is_to_blame=False)
         except BackfillTargetError as error:
-            self._fail(chunk, str(error), is_to_blame=False)
-            backfills.stop_backfill(self._session.control, self._session.job_id, str(error))
+            # Who holds the chunk no longer has nothing to say about the job: another found it fit since.
+            if self._fail(chunk, str(error), is_to_blame=False):
+                backfills.stop_backfill(self._session.control, self._session.job_id, str(error))
         except Exception as error:
             self._fail(chunk, str(error) or type(error).__name__, is_to_blame=True)
 
@@ -215,7 +218,7 @@ class ChunkWorker:
         rows = max(chunk.rows_cut // 2, smallest)
         if session.marks is None and chunk.rows_cut > smallest:
             cut = session.kind.cut(session.target, chunk.cursor_from, end=chunk.cursor_to, rows=rows)
-            if cut.to != chunk.cursor_to and cut.rows:
+            if cut is not None and cut.to != chunk.cursor_to and cut.rows:
                 with suppress(LeaseLostError):
                     backfill_chunks.cut_backfill_chunk(
                         session.control, chunk, error, cursor_to=cut.to, rows=cut.rows
@@ -276,9 +279,10 @@ class ChunkWorker:
             chunk_rows=pace.chunk_rows,
         )
 
-    def _fail(self, chunk: HeldChunk, error: str, *, is_to_blame: bool) -> None:
+    def _fail(self, chunk: HeldChunk, error: str, *, is_to_blame: bool) -> bool:
+        """Give a chunk back; False where it is held no longer."""
         policy = self._spec.processing.retry
-        with suppress(LeaseLostError):
+        try:
             state = backfill_chunks.fail_backfill_chunk(
                 self._session.control,
                 chunk,
@@ -287,7 +291,11 @@ class ChunkWorker:
                 is_to_blame=is_to_blame,
                 limits=self._limits,
             )
-            log.warning("chunk %d of backfill %s is %s: %s", chunk.chunk_no, self._spec.name, state, error)
+        except LeaseLostError as lost:
+            log.warning("%s", lost)
+            return False
+        log.warning("chunk %d of backfill %s is %s: %s", chunk.chunk_no, self._spec.name, state, error)
+        return True
 
 
 def _held(claim: ChunkClaim, job_id: int, holder: Holder) -> HeldChunk:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, assert_never
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
-from disarray.errors import ConfigError
 from disarray.model.duration import format_duration
 from disarray.model.segments import FIRST_US, LAST_US
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from disarray.model.description.secret import SecretSource
 
 XMIN = "xmin"
 LARGEST_CHUNK = 1_000_000
@@ -25,14 +24,7 @@ class KindName(StrEnum):
     REPUBLISH = "republish"  # a destination is loaded anew
     REBUILD = "rebuild"  # subjects are moved to the definition in force, one after the other
     REPLAY = "replay"  # subjects are made once more from their files, and compared with what is stored
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Secret:
-    """Where the DSN of a user's database is: a variable of the environment or a file. It is never stored itself."""
-
-    env: str | None = None
-    file: str | None = None
+    RESYNC = "resync"  # a table is read once more, whole, in place of all that its source delivered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +35,7 @@ class Source:
     cursor: tuple[str, ...]
     where: str | None = None
     batch_rows: int = 1_000
-    url: Secret | None = None
+    url: SecretSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +122,7 @@ class UpdateSpec(JobSpec):
         return self.source.table
 
     @property
-    def url(self) -> Secret | None:
+    def url(self) -> SecretSource | None:
         """Where its database is; None: it is the one of disarray."""
         return self.source.url
 
@@ -198,7 +190,7 @@ class ReplaySpec(JobSpec):
     """Subjects are made once more from their files, into scratch, and compared with what is stored."""
 
     kind: ClassVar = KindName.REPLAY
-    url: ClassVar[Secret | None] = None
+    url: ClassVar[SecretSource | None] = None
     first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
     allows_changes: ClassVar[bool] = False
 
@@ -235,7 +227,7 @@ class RebuildSpec(JobSpec):
     """Subjects are moved to the definition in force one after the other, each with one commit."""
 
     kind: ClassVar = KindName.REBUILD
-    url: ClassVar[Secret | None] = None
+    url: ClassVar[SecretSource | None] = None
     first_rows: ClassVar[int] = 1  # a chunk is a subject, however large
     allows_changes: ClassVar[bool] = False
 
@@ -271,7 +263,7 @@ class RepublishSpec(JobSpec):
         return f"destination {self.destination}"
 
     @property
-    def url(self) -> Secret | None:
+    def url(self) -> SecretSource | None:
         """It begins in the database of disarray; where the target is, the destination says."""
         return None
 
@@ -296,71 +288,41 @@ class RepublishSpec(JobSpec):
         return False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resync:
+    """Which source is resynced, and whether more of what counts may go than is usual."""
+
+    source: str
+    allows_deletes: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResyncSpec(JobSpec):
+    """The table of a source is read once more, whole, and what the source delivered before gives way to that."""
+
+    kind: ClassVar = KindName.RESYNC
+    url: ClassVar[SecretSource | None] = None
+    first_rows: ClassVar[int] = 20_000
+    # What others change meanwhile is pulled.
+    allows_changes: ClassVar[bool] = True
+
+    resync: Resync
+
+    @property
+    def target(self) -> str:
+        """What it works on, for people."""
+        return f"source {self.resync.source}"
+
+    @property
+    def summary(self) -> str:
+        """What it does, for people."""
+        return f"reads the table of source {self.resync.source} once more, whole, and takes out what is gone there"
+
+    @property
+    def proof(self) -> str:
+        """What verification goes by, for people."""
+        return "count and checksum of each stretch: as read, as staged, and of the table, before any number changes"
+
+
 # One member for each kind.
-BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec | RepublishSpec
-
-
-def document_of_spec(spec: BackfillSpec) -> dict[str, Any]:
-    """A description as it is stored with the job: every default is written out, secrets are named only."""
-    return asdict(spec) | {"target": spec.target}
-
-
-def spec_of_document(kind: str, document: Mapping[str, Any]) -> BackfillSpec:
-    """The description behind what was stored."""
-    if kind not in tuple(KindName):
-        raise ConfigError(
-            f"backfill '{document.get('name')}' is of kind '{kind}', which this program does not know. Nothing was "
-            "changed; a newer one goes on with it"
-        )
-    name = KindName(kind)
-    processing = dict(document["processing"])
-    common: dict[str, Any] = {
-        "name": document["name"],
-        "processing": Processing(**{**processing, "retry": RetryPolicy(**processing["retry"])}),
-        "health": HealthLimits(**document["health"]),
-        "alert_threshold": document["alert_threshold"],
-    }
-    match name:
-        case KindName.UPDATE:
-            return _update_of_document(document, common)
-        case KindName.REPUBLISH:
-            return RepublishSpec(destination=document["destination"], **common)
-        case KindName.REBUILD:
-            rebuild = dict(document["rebuild"])
-            subjects = rebuild["subjects"]
-            return RebuildSpec(
-                rebuild=Rebuild(
-                    subjects=None if subjects is None else tuple(subjects),
-                    versions={name: (parse, scan) for name, (parse, scan) in rebuild["versions"].items()},
-                ),
-                **common,
-            )
-        case KindName.REPLAY:
-            replay = dict(document["replay"])
-            lists = {
-                name: None if replay[name] is None else tuple(replay[name])
-                for name in ("datasets", "subjects")
-            }
-            versions = {name: (parse, scan) for name, (parse, scan) in replay["versions"].items()}
-            return ReplaySpec(replay=Replay(**{**replay, **lists, "versions": versions}), **common)
-        case _:
-            assert_never(name)
-
-
-def _update_of_document(document: Mapping[str, Any], common: dict[str, Any]) -> UpdateSpec:
-    source, update = dict(document["source"]), dict(document["update"])
-    url = source.pop("url")
-    return UpdateSpec(
-        source=Source(
-            **{**source, "cursor": tuple(source["cursor"])}, url=None if url is None else Secret(**url)
-        ),
-        update=Update(
-            **{
-                **update,
-                "columns": tuple(update["columns"]),
-                "set_columns": tuple(update["set_columns"]),
-            }
-        ),
-        verification=Verification(**document["verification"]),
-        **common,
-    )
+BackfillSpec: TypeAlias = UpdateSpec | ReplaySpec | RebuildSpec | RepublishSpec | ResyncSpec

@@ -17,8 +17,9 @@ from disarray.backfill.description import (
     Replay,
     ReplaySpec,
     RepublishSpec,
+    Resync,
+    ResyncSpec,
     RetryPolicy,
-    Secret,
     Source,
     Update,
     UpdateSpec,
@@ -26,6 +27,7 @@ from disarray.backfill.description import (
 )
 from disarray.config import read_toml
 from disarray.errors import ConfigError
+from disarray.model.description.secret import secret_source
 from disarray.model.description.spec_table import MisfitError, Problems, Table
 from disarray.model.description.spec_values import (
     boolean,
@@ -66,6 +68,8 @@ _SIZES = {
     KindName.REBUILD: Sizes(10, 50_000, LARGEST_CHUNK),
     # Subjects: what was loaded of each is kept with the chunk.
     KindName.REPUBLISH: Sizes(1, 100, 500),
+    # A chunk is a file of each subject at least.
+    KindName.RESYNC: Sizes(1_000, 100_000, LARGEST_CHUNK),
 }
 
 
@@ -110,6 +114,8 @@ def parse_spec(content: Mapping[str, object], *, shown: str, config: Config) -> 
             spec = RebuildSpec(rebuild=Rebuild(), **common)
         case KindName.REPLAY:
             spec = ReplaySpec(replay=_replay(root.table("replay", "replay")), **common)
+        case KindName.RESYNC:
+            spec = ResyncSpec(resync=_resync(root.table("resync", "resync")), **common)
         case _:
             assert_never(kind)
     root.close()
@@ -123,7 +129,7 @@ def _source(table: Table) -> Source:
         cursor=table.required("cursor_column", several(text, at_least=1), ("",)),
         where=table.optional("where", text, None),
         batch_rows=table.optional("batch_size", integer(at_least=1, at_most=LARGEST_CHUNK), 1_000),
-        url=table.optional("url", _secret, None),
+        url=table.optional("url", secret_source(), None),
     )
     table.close()
     return found
@@ -175,6 +181,15 @@ def _republish(table: Table) -> str:
     destination = table.required("destination", name, "unnamed")
     table.close()
     return destination
+
+
+def _resync(table: Table) -> Resync:
+    found = Resync(
+        source=table.required("source", name, "unnamed"),
+        allows_deletes=table.optional("deletes", one_of("refuse", "allow"), "refuse") == "allow",
+    )
+    table.close()
+    return found
 
 
 def _processing(table: Table, config: Config, sizes: Sizes) -> Processing:
@@ -262,13 +277,3 @@ def _expressions(value: object) -> dict[str, str]:
         if not isinstance(expression, str) or not expression.strip():
             raise MisfitError("an SQL expression", found=expression, key=f".{column}")
     return dict(value)
-
-
-def _secret(value: object) -> Secret:
-    expected = '{ env = "NAME" } or { file = "path" }: a DSN is not written into the file of a job'
-    if not isinstance(value, dict) or len(value) != 1 or next(iter(value)) not in ("env", "file"):
-        raise MisfitError(expected, found="a text" if isinstance(value, str) else value)
-    [(key, where)] = value.items()
-    if not isinstance(where, str) or not where:
-        raise MisfitError(expected, found=where)
-    return Secret(**{key: where})

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 from disarray.backfill.description import (
     RebuildSpec,
     ReplaySpec,
     RepublishSpec,
+    ResyncSpec,
     UpdateSpec,
-    spec_of_document,
 )
 from disarray.backfill.lease_keeper import open_keeper
+from disarray.backfill.stored_description import spec_of_document
 from disarray.backfill.update import UpdateKind, open_update
 from disarray.backfill.user_database.marks import Marks
 from disarray.backfill.user_database.session import defer_durability, prepare_session
 from disarray.control.connections import SessionLimits, connect
 from disarray.errors import ConfigError
+from disarray.secret import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
     from uuid import UUID
 
-    from disarray.backfill.description import BackfillSpec, Secret
+    from disarray.backfill.description import BackfillSpec
     from disarray.backfill.kind import BackfillKind, KindOpener
     from disarray.backfill.lease_keeper import LeaseKeeper
     from disarray.control.connections import Connection
+    from disarray.model.description.secret import SecretSource
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +67,7 @@ def open_job(
     spec = spec_of_document(kind, description)
     with (
         open_connections(dsn, spec, lease_seconds=lease_seconds) as (control, target),
-        open_kind(target, spec) as opened,
+        open_kind(target, spec, job_id) as opened,
         open_keeper(dsn, lease_seconds=lease_seconds) as keeper,
     ):
         marks = None
@@ -87,14 +88,16 @@ def open_job(
 
 
 @contextmanager
-def open_in_database(connection: Connection, spec: BackfillSpec) -> Iterator[BackfillKind]:
+def open_in_database(
+    connection: Connection, spec: BackfillSpec, _job_id: int | None = None, /
+) -> Iterator[BackfillKind]:
     """The kind of a job that needs nothing but a database."""
     match spec:
         case UpdateSpec():
             yield open_update(connection, spec)
-        case RepublishSpec():
+        case RepublishSpec() | ResyncSpec():
             raise ConfigError(
-                f"backfill '{spec.name}' loads {spec.target}, for which this process lacks the project. Nothing was "
+                f"backfill '{spec.name}' is about {spec.target}, for which this process lacks the project. Nothing was "
                 "changed; a worker goes on with it"
             )
         case ReplaySpec() | RebuildSpec():
@@ -121,7 +124,7 @@ def open_connections(
         if spec.url is not None:
             target = stack.enter_context(
                 connect(
-                    secret_text(spec.url),
+                    target_dsn(spec.url),
                     limits=limits,
                     application_name=f"disarray backfill {spec.name}",
                 )
@@ -130,19 +133,9 @@ def open_connections(
         yield control, target
 
 
-def secret_text(secret: Secret) -> str:
+def target_dsn(source: SecretSource) -> str:
     """The DSN that a description names, never prints and never stores."""
-    if secret.env is not None:
-        value = os.environ.get(secret.env, "")
-        if not value:
-            raise ConfigError(
-                f"source.url: the variable {secret.env} is not set where the backfill runs. Nothing was changed"
-            )
-        return value
-    assert secret.file is not None
     try:
-        return Path(secret.file).expanduser().read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"source.url: the file {secret.file} cannot be read: {error}. Nothing was changed"
-        ) from error
+        return read_secret(source).strip()
+    except ConfigError as error:
+        raise ConfigError(f"source.url: {error}. Nothing was changed") from None

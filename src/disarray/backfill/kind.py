@@ -46,8 +46,13 @@ class ChunkCheck:
 class KindOpener(Protocol):
     """Opens the kind of a job, by its description, on a connection to the database that it works on."""
 
-    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> AbstractContextManager[BackfillKind]:
-        """`ConfigError` where this process lacks what the kind needs; another may have it."""
+    def __call__(
+        self, connection: Connection, spec: BackfillSpec, job_id: int | None = None, /
+    ) -> AbstractContextManager[BackfillKind]:
+        """Without a number, the job was not started yet.
+
+        `ConfigError` where this process lacks what the kind needs; another may have it.
+        """
         ...
 
 
@@ -69,8 +74,11 @@ class BackfillKind(Protocol):
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
-    ) -> Cut:
-        """The next chunk behind a cursor; the last one reaches to `end`, with rows or without."""
+    ) -> Cut | None:
+        """The next chunk behind a cursor; the last one reaches to `end`, with rows or without.
+
+        None where it cannot be cut before those that were cut have ended.
+        """
         ...
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:

@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from disarray.control.connections import SessionLimits, connect
+from disarray.control.lease_renewal import RENEWALS_IN_A_LEASE
 from disarray.errors import ControlError, LeaseLostError
 
 if TYPE_CHECKING:
@@ -18,9 +19,6 @@ if TYPE_CHECKING:
     Renew = Callable[[Connection], None]
 
 log = logging.getLogger(__name__)
-
-# Two renewals may fail before the lease ends.
-_RENEWALS_IN_A_LEASE = 3
 
 
 class LeaseKeeper:
@@ -46,7 +44,7 @@ class LeaseKeeper:
 
     def run(self, dsn: str, is_over: threading.Event, *, lease_seconds: int) -> None:
         """Renew what is held, every third of a lease, until it is over."""
-        pause = lease_seconds / _RENEWALS_IN_A_LEASE
+        pause = lease_seconds / RENEWALS_IN_A_LEASE
         limits = SessionLimits.for_lease(lease_seconds)
         while not is_over.wait(pause):
             try:

@@ -7,15 +7,16 @@ repeated finds the subject moved. What it says of itself is what a replay of the
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from disarray.backfill.kind import ChunkCheck, Extent
+from disarray.backfill.order_wait import await_order
 from disarray.backfill.replay import chunk_result, refuse_other_definitions, subject_cut
 from disarray.control import definitions, rebuilds, status
 from disarray.engine.replay.subject_replay import replay_subject
-from disarray.errors import BackfillChunkError, HandedBackError
+from disarray.errors import HandedBackError
 from disarray.failpoints import failpoint
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
 
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from disarray.backfill.replay import ReplayMeans
     from disarray.control.backfill_chunks import ChunkRecord, ChunkResult, HeldChunk
     from disarray.control.connections import Connection
-
-_LOOK_SECONDS = 0.1
-_LONGEST_LOOK_SECONDS = 2.0
 
 
 @dataclass(frozen=True)
@@ -97,22 +95,10 @@ class RebuildKind:
         return ChunkCheck(rows=details["readings"], failed=tuple(failed), changed=tuple(changed))
 
     def _await_swap(self, connection: Connection, dataset: str, subject_key: str) -> None:
-        """Queue the order of a subject and wait for its commit; `BackfillChunkError` with the reason where it fails."""
         since = datetime_of(status.current_us(connection))
-        # One that waits after a failure of before is due now.
-        definitions.queue_rebuilds(connection, dataset=dataset, subject_key=subject_key)
-        look = _LOOK_SECONDS
-        while True:
-            progress = rebuilds.rebuild_progress(connection, dataset, subject_key, since=since)
-            if not progress.is_pending:
-                return
-            if progress.last_error is not None:
-                raise BackfillChunkError(progress.last_error)
-            if not progress.is_queued:
-                definitions.queue_rebuilds(connection, dataset=dataset, subject_key=subject_key)
-            self._go_on()
-            time.sleep(look)
-            look = min(look * 1.5, _LONGEST_LOOK_SECONDS)
+        queue = partial(definitions.queue_rebuilds, connection, dataset=dataset, subject_key=subject_key)
+        find = partial(rebuilds.rebuild_progress, connection, dataset, subject_key, since=since)
+        await_order(find, queue=queue, on_look=self._go_on)
 
     def _go_on(self) -> None:
         if self.means.is_over():

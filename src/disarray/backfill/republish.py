@@ -20,6 +20,7 @@ from disarray.errors import (
     DestinationConflictError,
     DestinationMisfitError,
     DestinationUnavailableError,
+    ExcessiveDeletesError,
     InvalidRequestError,
     ReadingsGoneError,
     UnloadableRowsError,
@@ -167,7 +168,7 @@ def _own_errors() -> Iterator[None]:
         yield
     except DestinationUnavailableError as error:
         raise DatabaseUnavailableError(str(error)) from error
-    except (DestinationMisfitError, InvalidRequestError) as error:
+    except (DestinationMisfitError, ExcessiveDeletesError, InvalidRequestError) as error:
         raise BackfillTargetError(str(error)) from error
     except (UnloadableRowsError, ReadingsGoneError) as error:
         # Readings that a pass moved on are found by the next attempt; those of a lake that is not here never are.

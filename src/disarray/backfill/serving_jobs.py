@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from disarray.control import backfills
 from disarray.control.connections import connect
 from disarray.errors import (
     BackfillTargetError,
+    ControlError,
     DatabaseBusyError,
     DatabaseUnavailableError,
     DisarrayError,
@@ -123,13 +124,20 @@ class JobServer:
                             return steps
                         if step.wait_seconds:
                             stop.wait(min(step.wait_seconds, _LONGEST_WAIT_SECONDS))
-            except DatabaseUnavailableError:
+            except DatabaseUnavailableError as error:
+                self._note_outage(job_id, error)
                 if not is_alone:
                     return steps
             except DatabaseBusyError as error:
                 log.info("backfill job %d is tried again: %s", job_id, error)
                 stop.wait(_IDLE_SECONDS)
         return steps
+
+    def _note_outage(self, job_id: int, error: DatabaseUnavailableError) -> None:
+        """Tell whoever looks at the job why it stands still; the next claim clears it."""
+        # Where it is our own that is away, nobody looks.
+        with suppress(ControlError), connect(self.dsn) as connection:
+            backfills.note_backfill_hold(connection, job_id, "database", str(error))
 
     def _open(self, job_id: int, stack: ExitStack) -> ChunkWorker | None:
         jobs = [job for job in self._jobs() if job.job_id == job_id]

@@ -11,11 +11,12 @@ from disarray.backfill.description import (
     RebuildSpec,
     ReplaySpec,
     RepublishSpec,
+    ResyncSpec,
     UpdateSpec,
-    document_of_spec,
 )
 from disarray.backfill.job_session import open_connections, open_in_database
 from disarray.backfill.pacing import bounded_rows
+from disarray.backfill.stored_description import document_of_spec
 from disarray.backfill.user_database.row_check import with_derived_check
 from disarray.control import backfills
 from disarray.control.backfill_chunks import HeldChunk
@@ -116,7 +117,7 @@ def _settled(target: Connection, spec: BackfillSpec) -> BackfillSpec:
     match spec:
         case UpdateSpec():
             return with_derived_check(target, spec)
-        case ReplaySpec() | RebuildSpec() | RepublishSpec():
+        case ReplaySpec() | RebuildSpec() | RepublishSpec() | ResyncSpec():
             return spec
         case _:
             assert_never(spec)
@@ -130,6 +131,7 @@ def _sample(kind: BackfillKind, target: Connection, extent: Extent, rows: int) -
     if extent.last is None:
         return Sample(rows=0, rows_written=0, seconds=0.0)
     cut = kind.cut(target, None, end=extent.last, rows=rows)
+    assert cut is not None, "nothing is before the first chunk"
     chunk = HeldChunk(
         job_id=0,
         chunk_no=1,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from disarray import __version__
+from disarray.cli.support.command_list import CommandList
 from disarray.cli.support.project import Flags
 from disarray.cli.support.terminal import guard_streams
 from disarray.errors import DisarrayError
@@ -37,7 +38,6 @@ COMMANDS = {
     "workers": "cli.commands.workers:app",
     "subjects": "cli.commands.history:subjects_app",
     "runs": "cli.commands.history:runs_app",
-    "events": "cli.commands.history:events",
     "token": "cli.commands.token:app",
     "formats": "cli.commands.formats:app",
     "store": "cli.commands.store:app",
@@ -56,6 +56,7 @@ COMMANDS = {
     "export": "cli.commands.export:export",
     "rebuild": "cli.commands.rebuild:rebuild",
     "reconcile": "cli.commands.reconcile:reconcile",
+    "events": "cli.commands.history:events",
     "status": "cli.commands.status:status",
     "housekeeping": "cli.commands.housekeeping:housekeeping",
     "doctor": "cli.commands.doctor:doctor",
@@ -75,6 +76,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
     named = [word for word in words if word in COMMANDS or word in HELP_FLAGS]
     chosen = [name for name in COMMANDS if name in named]
     app = typer.Typer(
+        cls=CommandList,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,  # rich alone would take as long to import as all the rest
@@ -87,7 +89,7 @@ def make_app(words: Sequence[str] = ()) -> typer.Typer:
         module, _, attribute = COMMANDS[name].partition(":")
         command = getattr(import_module(f"disarray.{module}"), attribute)
         if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
+            app.add_typer(command, name=name, cls=CommandList)
         else:
             app.command(name=name)(command)
     return app

@@ -59,6 +59,14 @@ class ChainLink:
     base_int: int | None
     before_float: float | None
     before_int: int | None
+    first_reading_us: int | None
+    reset_us: int | None
+    block_us: int
+    is_carried: bool | None
+    offset_float: float | None
+    offset_int: int | None
+    offset_before_float: float | None
+    offset_before_int: int | None
 
     @property
     def series(self) -> tuple[str, str, str]:

@@ -126,6 +126,15 @@ def release_subject(connection: Connection, subject_key: str, holder: Holder) ->
     )
 
 
+def release_subjects(connection: Connection, subject_keys: Sequence[str], holder: Holder) -> None:
+    """Hand back many subjects in one round trip; where one of them is lost, none is."""
+    call(
+        connection,
+        "select disarray.release_subjects(%s::text[], %s, %s)",
+        (list(subject_keys), holder.instance_name, holder.incarnation),
+    )
+
+
 def renew_subjects(
     connection: Connection, subject_keys: Sequence[str], holder: Holder, *, lease_seconds: int
 ) -> list[str]:

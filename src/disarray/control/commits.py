@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from disarray.control.metadata import Metadata
     from disarray.control.queue import Holder, QueueId
     from disarray.control.records import Records
+    from disarray.control.resyncs import GenerationSwap
     from disarray.model.catalog_changes import CatalogChanges
     from disarray.model.fingerprints import Fingerprint
     from disarray.model.fragments import FragmentEntry, LakeFile
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 
-# About a second of work in the transaction that holds the subject.
-MAX_SHIFT_ROWS = 100_000
+# A block of a thousand channels with seven metrics: what a late file may move. Some twenty seconds of work in the
+# transaction that holds the subject; put off, it would hold the subject as long, and numbers would be stale meanwhile.
+MAX_SHIFT_ROWS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,6 +131,7 @@ class SubjectCommit:
     left: Sequence[
         tuple[str, str]
     ] = ()  # dataset and uri of what was to leave this subject and is gone with the commit
+    swaps: Sequence[GenerationSwap] = ()  # of generations of deliveries
     parts: Sequence[
         PartDelivery
     ] = ()  # of files about several subjects, for the subjects that they are about
@@ -189,6 +192,15 @@ def prepare_commit(commit: SubjectCommit) -> PreparedCommit:
         "moved": [vars(moved) for moved in commit.moved],
         "leaving": [vars(leaving) for leaving in commit.leaving],
         "left": [{"dataset": dataset, "source_uri": uri} for dataset, uri in commit.left],
+        "swaps": [
+            {
+                "job_id": swap.job_id,
+                "dataset": swap.dataset,
+                "staged": swap.staged,
+                "former": swap.former,
+            }
+            for swap in commit.swaps
+        ],
         "parts": [_part_document(part) for part in commit.parts],
         "parts_taken": [
             {

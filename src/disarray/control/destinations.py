@@ -27,6 +27,8 @@ class _Claimed:
     fence: int
     known_fences: Sequence[int] | None
     failure_count: int
+    is_first: bool
+    are_deletes_allowed: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +36,7 @@ class LoadTurn:
     """The turn to load one subject: from the commits after `commit_seq` to the newest, or all that there is.
 
     `known_fences` are of former loads of it that the target may have: None where that was not written down yet.
+    `is_first` where this database has never loaded it.
     """
 
     destination: str
@@ -46,6 +49,8 @@ class LoadTurn:
     fence: int
     known_fences: Sequence[int] | None
     failure_count: int
+    is_first: bool
+    are_deletes_allowed: bool
     holder: Holder
 
     @property
@@ -113,6 +118,7 @@ class DestinationState:
     failure_count: int
     last_error: str | None
     last_error_at: datetime | None
+    is_held_back: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +226,8 @@ def _turn(destination: str, holder: Holder, claimed: _Claimed) -> LoadTurn:
         fence=claimed.fence,
         known_fences=claimed.known_fences,
         failure_count=claimed.failure_count,
+        is_first=claimed.is_first,
+        are_deletes_allowed=claimed.are_deletes_allowed,
         holder=holder,
     )
 
@@ -269,6 +277,15 @@ def end_destination_turn(
     )
 
 
+def hold_destination_back(connection: Connection, turn: LoadTurn, reason: str) -> None:
+    """Pause a destination before a load deletes more than it may, and give the turn back; or `LeaseLostError`."""
+    call(
+        connection,
+        "select disarray.hold_destination_back(%s, %s, %s, %s, %s, %s)",
+        (*turn.key, reason),
+    )
+
+
 def restart_destination(connection: Connection, destination: str) -> None:
     """Load everything anew, because the target has nothing any more."""
     call(connection, "select disarray.restart_destination(%s)", (destination,))
@@ -289,8 +306,8 @@ def end_destination_sweep(connection: Connection, destination: str) -> None:
     call(connection, "select disarray.end_destination_sweep(%s)", (destination,))
 
 
-def note_destination_error(connection: Connection, destination: str, error: str) -> None:
-    """Keep why nothing can be loaded into a destination; the next load that works clears it."""
+def note_destination_error(connection: Connection, destination: str, error: str | None) -> None:
+    """Keep why nothing can be loaded into a destination; None, or the next load that works, clears it."""
     call(connection, "select disarray.note_destination_error(%s, %s)", (destination, error))
 
 
@@ -339,13 +356,17 @@ def decide_destination(
     reason: str,
     by: str,
     subject_key: str | None = None,
+    allows_deletes: bool = False,
 ) -> int:
-    """Pause a destination, resume it, or load everything anew; how many of its subjects that concerns."""
+    """Pause a destination, resume it, or load everything anew; how many of its subjects that concerns.
+
+    With `allows_deletes` it may lose whatever is not known here, and goes on where it was held back for that.
+    """
     return fetch_value(
         connection,
         int,
-        "select disarray.decide_destination(%s, %s, %s, %s, %s)",
-        (destination, decision, reason, by, subject_key),
+        "select disarray.decide_destination(%s, %s, %s, %s, %s, %s)",
+        (destination, decision, reason, by, subject_key, allows_deletes),
     )
 
 

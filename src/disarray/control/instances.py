@@ -61,6 +61,11 @@ def register_instance(
     return Holder(instance_name, Incarnation(incarnation))
 
 
+def register_command(connection: Connection, name: str) -> Holder:
+    """Begin a life of a command that holds sources, messages or jobs: it serves no subject, and is no worker."""
+    return register_instance(connection, name, metadata={"is_command": True})
+
+
 def bind_instance(
     connection: Connection, instance_name: str, subject_patterns: Sequence[str], *, by: str
 ) -> None:
@@ -73,7 +78,7 @@ def bind_instance(
 
 
 def list_instances(connection: Connection) -> list[Instance]:
-    """Every instance that ever registered, with what it holds now."""
+    """Every worker that ever registered, with what it holds now."""
     found = fetch_records(connection, Instance, "select * from disarray.list_instances()")
     return [replace(known, state=InstanceState(known.state)) for known in found]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from psycopg import errors
 
 from disarray import __version__
+from disarray.control.blocks import make_blocks
 from disarray.control.routines import SQL_FOLDER, dependants_named, functions_hash, replace_functions
 from disarray.control.translation import translated_errors
 from disarray.errors import (
@@ -115,6 +116,7 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
                 (migration.version, migration.name, migration.checksum, migration.is_breaking),
             )
         replace_functions(connection)
+        make_blocks(connection)
     return missing
 
 

@@ -32,13 +32,17 @@ class Home:
 
 @dataclass(frozen=True, slots=True)
 class MovingFile:
-    """A file that is still to come to a subject or to leave it; `generation` is what leaves, None for all of it."""
+    """A file that is still to come to a subject or to leave it; `generation` is what leaves, None for all of it.
+
+    With a `decision` it does neither: that is still to be done to what an earlier generation said of the subject.
+    """
 
     subject_key: str
     dataset: str
     source_uri: str
     is_arriving: bool
     generation: int | None
+    decision: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,7 @@ def load_file_homes(connection: Connection, source_uris: Sequence[str]) -> dict[
 
 
 def load_moving_files(connection: Connection, subject_keys: Sequence[str]) -> list[MovingFile]:
-    """Files that are still to come to some subjects, or to leave them."""
+    """Files that are still to come to some subjects, or to leave them, and decisions about what they said earlier."""
     return fetch_records(
         connection, MovingFile, "select * from disarray.load_moving_files(%s::text[])", (list(subject_keys),)
     )

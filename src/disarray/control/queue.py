@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NewType
 
 from psycopg.rows import args_row
 
-from disarray.control.calls import fetch_records
+from disarray.control.calls import fetch_records, fetch_value
 from disarray.control.translation import translated_errors
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class OrderKind(StrEnum):
     RECONCILE = "reconcile"
     COMPACT = "compact"
     COPY = "copy"
+    RESYNC = "resync"
 
 
 class Lane(StrEnum):
@@ -127,9 +128,14 @@ def fetch_items(
         ).fetchall()
 
 
+def is_live_work_waiting(connection: Connection, holder: Holder) -> bool:
+    """Whether something waits in the live lane that this holder could claim."""
+    return fetch_value(connection, bool, "select disarray.is_live_work_waiting(%s)", (holder.instance_name,))
+
+
 def _claimed(*values: Any) -> QueueItem:
-    item = QueueItem(*values)
-    return replace(item, kind=OrderKind(item.kind), lane=Lane(item.lane))
+    *others, kind, lane = values
+    return QueueItem(*[*others, OrderKind(kind), Lane(lane)])
 
 
 def list_queue(

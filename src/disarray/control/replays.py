@@ -153,10 +153,18 @@ def load_span_summaries(
 def load_last_summaries(
     connection: Connection, dataset: str, subject_key: str, *, before_us: int
 ) -> list[Row]:
-    """The last piece of each series before a point."""
+    """The last piece of each series before a point, and the blocks that it lies behind."""
     return fetch_dicts(
         connection,
-        "select * from disarray.load_last_summaries(%s, %s, %s)",
+        """
+        select
+            metric,
+            channel,
+            segment_us,
+            summary,
+            blocks
+        from disarray.load_last_summaries(%s, %s, %s)
+        """,
         (dataset, subject_key, before_us),
     )
 
@@ -173,22 +181,44 @@ def load_span_rollup_parts(
 
 
 def carry_bases(
-    connection: Connection, dataset: Dataset, pieces: Sequence[Row], *, frontier_us: int
+    connection: Connection,
+    dataset: Dataset,
+    subject_key: str,
+    pieces: Sequence[Row],
+    seeds: Sequence[Row],
+    *,
+    frontier_us: int,
 ) -> list[Row]:
-    """The bases of pieces from a frontier on, by the arithmetic of a commit; those before it are carried on from.
+    """The bases of pieces from a frontier on, by the arithmetic of a commit; seeds are what they are carried on from.
 
-    Nothing of it is left in the database.
+    The last piece of each series comes with its own `summary` and `blocks`: the next seeds. Nothing of it is left in
+    the database.
     """
+    documents = [*(row["summary"] for row in seeds), *pieces]
+    blocks = [block for row in seeds for block in row["blocks"]]
     return fetch_dicts(
         connection,
-        "select * from disarray.carry_bases(%s, %s::json, %s, %s::json)",
+        """
+        select
+            (made.carried).*,
+            made.summary,
+            made.blocks
+        from disarray.carry_bases(%s, %s, %s::json, %s, %s::json, %s::json) as made
+        """,
         (
             dataset.name,
+            subject_key,
             json.dumps(metric_documents(dataset)),
             frontier_us,
-            json.dumps(list(pieces), allow_nan=False),
+            json.dumps([without_owner(each) for each in documents], allow_nan=False),
+            json.dumps([without_owner(each) for each in blocks], allow_nan=False),
         ),
     )
+
+
+def without_owner(row: Row) -> Row:
+    """A row as one of nobody."""
+    return {name: value for name, value in row.items() if name not in ("dataset", "subject_key")}
 
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:

@@ -122,7 +122,7 @@ def broken_off(reason: str) -> TimeLimitError:
 def _message_of(error: psycopg.Error) -> str:
     message = error.diag.message_primary or str(error).strip() or type(error).__name__
     hint = error.diag.message_hint
-    return f"{message} {hint}" if hint else message
+    return f"{message.removesuffix('.')}. {hint}" if hint else message
 
 
 def _is_connection_failure(error: psycopg.Error) -> bool:

@@ -53,6 +53,7 @@ class MetricPiece:
     last_us: int | None
     first_reading_us: int | None
     last_reading_us: int | None
+    reset_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ def load_bases(
         select
             channel, segment_us, piece, readings, points,
             total_int, total_float, base_int, base_float, before_int, before_float,
-            last_us, first_reading_us, last_reading_us
+            last_us, first_reading_us, last_reading_us, reset_us
         from disarray.load_bases(%s, %s, %s, %s, %s, %s)
         """,
         (dataset, subject_key, metric, from_us, to_us, channel),
@@ -156,6 +157,7 @@ def load_rollup(
     rollup: str,
     from_us: int,
     to_us: int,
+    channel: str | None = None,
     limit: int | None = None,
 ) -> list[StoredPart]:
     """Parts of the buckets that overlap a span, by channel, bucket, aggregate and segment; the first ones."""
@@ -165,10 +167,10 @@ def load_rollup(
         select
             channel, bucket_us, bucket_end_us, label, aggregate, points,
             value_int, value_float, pivot, offset_sum, offset_square_sum
-        from disarray.load_rollup(%s, %s, %s, %s, %s)
+        from disarray.load_rollup(%s, %s, %s, %s, %s, %s)
         limit %s
         """,
-        (dataset, subject_key, rollup, from_us, to_us, limit),
+        (dataset, subject_key, rollup, from_us, to_us, channel, limit),
         binary=True,
     )
     return [StoredPart(*_paired(row, (6,))) for row in rows]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from disarray.control.blocks import load_block_lengths
 from disarray.control.calls import fetch_dicts
 from disarray.control.catalog import load_subject_fragments
 from disarray.control.definitions import load_subject_versions
@@ -62,6 +63,7 @@ class StoredSubject:
     rollup_parts: Mapping[str, Sequence[Row]]
     stale_from_us: Mapping[str, int]
     versions: Mapping[str, Version]  # of the definition that all of it was made under
+    block_lengths_us: Mapping[str, int]  # of the blocks of segments that its bases are added up in
 
     def sealed_segments(self, dataset: str) -> frozenset[int]:
         """Segments of a dataset whose readings are no longer kept."""
@@ -82,11 +84,13 @@ def load_subject(
     with_numbers: bool = True,
     columns: Mapping[SubjectRows, Sequence[str]] | None = None,
     on_rows: Callable[[SubjectRows, Sequence[Sequence[Any]]], None] | None = None,
+    takes: Callable[[int, int], bool] | None = None,
 ) -> StoredSubject:
     """All that is stored about a subject, in one snapshot: a commit meanwhile is seen whole or not at all.
 
     Without its numbers, summaries and rollup parts are left out. With `on_rows` they go there as they come, by segment:
-    the dataset of each, then the columns that were asked for; the subject that is answered has none.
+    the dataset of each, then the columns that were asked for; the subject that is answered has none. `takes` says, by
+    start and length, which segments are wanted; rollup parts of the others are left out.
     """
     with snapshot(connection):
         fragments = load_subject_fragments(connection, subject_key)
@@ -94,7 +98,10 @@ def load_subject(
         summaries, rollup_parts = {}, {}
         if on_rows is not None and columns is not None:
             for table, names in columns.items():
-                _stream_rows(connection, table, subject_key, names, on_rows)
+                wanted = None
+                if takes is not None and table is SubjectRows.ROLLUP_PARTS:
+                    wanted = _wanted_segments(connection, subject_key, segments, takes)
+                _stream_rows(connection, table, subject_key, names, on_rows, segments=wanted)
         elif with_numbers:
             summaries = _by_dataset(
                 connection, "select * from disarray.load_subject_summaries(%s)", subject_key
@@ -114,6 +121,7 @@ def load_subject(
                 dataset: made.version
                 for (dataset, _), made in load_subject_versions(connection, [subject_key]).items()
             },
+            block_lengths_us=load_block_lengths(connection, subject_key),
         )
 
 
@@ -123,15 +131,41 @@ def _stream_rows(
     subject_key: str,
     names: Sequence[str],
     on_rows: Callable[[SubjectRows, Sequence[Sequence[Any]]], None],
+    *,
+    segments: Sequence[int] | None = None,
 ) -> None:
     """Hand over the rows of one table in the order of segments, some at a time."""
-    query = sql.SQL("select dataset, {} from disarray.{}(%s) order by dataset, segment_us").format(
-        sql.SQL(", ").join(map(sql.Identifier, names)), sql.Identifier(table.value)
+    arguments = [subject_key] if segments is None else [subject_key, list(segments)]
+    query = sql.SQL("select dataset, {} from disarray.{}({}) order by dataset, segment_us").format(
+        sql.SQL(", ").join(map(sql.Identifier, names)),
+        sql.Identifier(table.value),
+        sql.SQL(", ").join([sql.Placeholder()] * len(arguments)),
     )
     with translated_errors(), connection.cursor(name="subject_rows", binary=True) as cursor:
-        cursor.execute(query, (subject_key,))
+        cursor.execute(query, arguments)
         while rows := cursor.fetchmany(ROWS_AT_ONCE):
             on_rows(table, rows)
+
+
+def _wanted_segments(
+    connection: Connection,
+    subject_key: str,
+    segments: Mapping[str, Sequence[Row]],
+    takes: Callable[[int, int], bool],
+) -> list[int]:
+    """The segments whose rollup parts are wanted; parts of a segment that is nowhere else always are."""
+    ends = {
+        (dataset, row["segment_us"]): row["segment_end_us"]
+        for dataset, rows in segments.items()
+        for row in rows
+    }
+    wanted = []
+    for row in fetch_dicts(connection, "select * from disarray.list_rollup_segments(%s)", (subject_key,)):
+        segment_us = row["segment_us"]
+        end_us = ends.get((row["dataset"], segment_us))
+        if end_us is None or takes(segment_us, end_us - segment_us):
+            wanted.append(segment_us)
+    return wanted
 
 
 def _files(connection: Connection, subject_key: str) -> tuple[StoredFile, ...]:

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedSubject:
-    """A subject that is known, the readings it has, and when it was last verified, by which run, with what verdict."""
+    """A subject that is known, the readings it has, and when it was last verified, by which run, with what verdict.
+
+    `wholly_verified_at` is when a run last left nothing of it out.
+    """
 
     subject_key: str
     readings: int
     verified_at: datetime | None
+    wholly_verified_at: datetime | None
     verification_id: UUID | None
     verdict: str | None
 
@@ -46,6 +50,7 @@ class VerificationState:
     verified_subjects: int
     unverified_subjects: int
     oldest_verified_at: datetime | None
+    partly_verified_subjects: int  # identical, as far as they were ever recomputed
     different_subjects: int
     unproven_subjects: int
     not_final_subjects: int

@@ -237,7 +237,7 @@ def _count(place: Workplace, figures: Figures) -> None:
         figures.readings, figures.duplicates = counted["readings"], counted["duplicates"]
         found = list_restatements(connection, subject_key=LATE_TOOL)
         figures.restatements = [
-            f"{noted.metric} {describe_spans(spans, verb='became')}"
+            f"{noted.metric} {describe_spans(spans, verb='became', most=0)}"
             for noted, spans in ledger_spans(found.restatements)
         ]
         for waiting in list_quarantine(connection):

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import typer
 import typer.main
 
-from disarray.config_options import OPTIONS, Option
+from disarray.config_options import OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from disarray.model.option import Option
 
 PREFACE = """\
 # Configuration

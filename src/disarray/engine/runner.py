@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import subprocess
 import threading
+import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from disarray.errors import EngineLostError, FragmentWriteError, HandedBackError
@@ -40,7 +41,10 @@ class Runner(Protocol):
         ...
 
     def pulse(self) -> object:
-        """Something that is different whenever a task has ended since: a job that gets on is not stalled."""
+        """Something that is different whenever a task of this runner has ended since: what gets on is not stalled.
+
+        What others do beside it is not in it: they may get on while this one hangs.
+        """
         ...
 
     def keep_warm(self) -> None:
@@ -58,6 +62,7 @@ class SparkRunner:
 
     session: SparkSession
     pool: str = "default"
+    _groups: set[str] = field(default_factory=set, repr=False, compare=False)  # of jobs that run
 
     @property
     def cores(self) -> int:
@@ -75,19 +80,32 @@ class SparkRunner:
 
         with self._noticed_loss():
             context = self.session.sparkContext
+            group = f"{self.pool} {uuid.uuid4()}"
             # Of this thread alone.
             context.setLocalProperty("spark.scheduler.pool", self.pool)
-            return context.parallelize(tasks, len(tasks)).mapPartitions(of_partition).collect()
+            context.setLocalProperty("spark.jobGroup.id", group)
+            self._groups.add(group)
+            try:
+                return context.parallelize(tasks, len(tasks)).mapPartitions(of_partition).collect()
+            finally:
+                self._groups.discard(group)
 
     def beside(self, pool: str) -> SparkRunner:
         """The same in another pool of Spark's scheduler."""
         return SparkRunner(self.session, pool)
 
     def pulse(self) -> object:
-        """Which stages run, and how many of their tasks have ended."""
+        """Which stages of its jobs run, and how many of their tasks have ended."""
         tracker = self.session.sparkContext.statusTracker()
-        infos = {stage: tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()}
-        return {stage: info.numCompletedTasks for stage, info in infos.items() if info is not None}
+        jobs = [
+            tracker.getJobInfo(job)
+            for group in self._groups.copy()
+            for job in tracker.getJobIdsForGroup(group)
+        ]
+        stages = {
+            stage: tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds
+        }
+        return {stage: info.numCompletedTasks for stage, info in stages.items() if info is not None}
 
     def keep_warm(self) -> None:
         """Run a task on every core: Spark ends all its Python processes after a minute in which none had work."""
@@ -144,8 +162,8 @@ class InProcessRunner:
         return results
 
     def beside(self, pool: str) -> InProcessRunner:
-        """Itself."""
-        return self
+        """The same; what it does is not counted here."""
+        return replace(self, _ended=0)
 
     def pulse(self) -> object:
         """How many tasks have ended."""

@@ -7,6 +7,7 @@ comes the number of their type, which another database has another one for: it i
 from __future__ import annotations
 
 import struct
+from math import gcd
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _TYPES: dict[pa.DataType, tuple[int, int]] = {
     pa.int64(): (20, 1016),
     pa.float64(): (701, 1022),
     pa.string(): (25, 1009),
+    pa.bool_(): (16, 1000),
 }
 _SIZE_BYTES = 4
 
@@ -37,7 +39,7 @@ def encode_records(rows: pa.Table) -> bytes:
 
 
 def encode_record(values: Sequence[tuple[pa.DataType, Any]]) -> bytes:
-    """One record from the types of its columns and their values: whole numbers, texts, Arrow arrays, or None."""
+    """One record from the types of its columns and their values: numbers, texts, truths, Arrow arrays, or None."""
     pieces = [struct.pack(">i", len(values))]
     for kind, value in values:
         number, array_number = _TYPES[kind]
@@ -50,7 +52,7 @@ def encode_record(values: Sequence[tuple[pa.DataType, Any]]) -> bytes:
         elif isinstance(value, str):
             cell = value.encode()
         else:
-            cell = struct.pack({pa.int32(): ">i", pa.int64(): ">q"}[kind], value)
+            cell = struct.pack({pa.bool_(): ">?", pa.int32(): ">i", pa.int64(): ">q"}[kind], value)
         pieces.append(struct.pack(">ii", number, len(cell)))
         pieces.append(cell)
     record = b"".join(pieces)
@@ -68,7 +70,9 @@ def _array(column: pa.Array[Any]) -> bytes:
         return head + cells.tobytes()
     is_null = column.is_null().to_numpy(zero_copy_only=False)
     cells["size"][is_null] = -1
-    octets = cells.view(np.uint8).reshape(len(column), cells.dtype.itemsize)
-    kept = np.ones(octets.shape, dtype=np.bool_)
-    kept[is_null, _SIZE_BYTES:] = False
-    return head + octets[kept].tobytes()
+    # In words as large as size and value have in common: fewer to choose from than bytes.
+    word = np.dtype(f"u{gcd(_SIZE_BYTES, cells.dtype.itemsize)}")
+    words = cells.view(word).reshape(len(column), -1)
+    kept = np.ones(words.shape, dtype=np.bool_)
+    kept[is_null, _SIZE_BYTES // word.itemsize :] = False
+    return head + words[kept].tobytes()

@@ -6,7 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from disarray.model.fragments import FragmentState, meets_in_time, restored_state
+from disarray.model.fragments import FragmentState, as_released, meets_in_time, restored_state
+from disarray.model.segments import is_beyond_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -130,15 +131,17 @@ def plan_changes(
                 dropped.append(fragment)
             if stays is not None and stays is not fragment:
                 cut.append(stays)
-            if stays is not fragment and fragment.state is FragmentState.ACTIVE:
-                replaced.add(fragment.segment_us)
-            if (
-                stays is not None
+            is_released = (
+                change.is_released
                 and not is_withdrawn
-                and stays.state is FragmentState.PARKED
-                and change.is_released
-                and stays.segment_us not in sealed_segments
-            ):
+                and fragment.state is FragmentState.PARKED
+                and fragment.segment_us not in sealed_segments
+            )
+            # Released first, then replaced, also where one pass does both: else the decision would be lost with the
+            # fragment, and what the file says of it now would wait anew.
+            if stays is not fragment and (fragment.state is FragmentState.ACTIVE or is_released):
+                replaced.add(fragment.segment_us)
+            if is_released and stays is not None:
                 released.append(replace(stays, state=FragmentState.ACTIVE))
         repeated = _repeated_segments(change, counted)
         sealed += counted if change.is_removed else ()
@@ -152,8 +155,7 @@ def plan_changes(
                 continue
             too_late = (
                 not change.ignores_horizon
-                and horizon_start_us is not None
-                and fragment.segment_us < horizon_start_us
+                and is_beyond_horizon(fragment.segment_us, horizon_start_us)
                 # What a file says instead of what it said before is no late arrival: parked, it would leave a hole.
                 and fragment.segment_us not in replaced
             ) or fragment.segment_us in sealed_segments
@@ -217,9 +219,10 @@ def _moved_state(fragment: FragmentEntry, change: FileChange, *, otherwise: Frag
     if any(old.state is FragmentState.SEALED and meets_in_time(old, fragment) for old in change.moved_from):
         # It counts there for ever. Here it would count a second time: an operator decides.
         return FragmentState.PARKED
-    if change.is_released or change.ignores_horizon:
+    if change.ignores_horizon:
         return FragmentState.ACTIVE
-    return restored_state(fragment, change.moved_from, otherwise=otherwise)
+    before = as_released(change.moved_from) if change.is_released else change.moved_from
+    return restored_state(fragment, before, otherwise=otherwise)
 
 
 def _returned(fragment: FragmentEntry, sealed_segments: Collection[int]) -> FragmentEntry:

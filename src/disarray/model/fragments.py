@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, NewType
 
@@ -80,6 +80,14 @@ def restored_state(
         # In one segment with what waits or was rejected: an operator is asked again.
         return FragmentState.PARKED
     return next(iter(states), otherwise)
+
+
+def as_released(before: Iterable[FragmentEntry]) -> list[FragmentEntry]:
+    """What an operator saw who released a file: what was parked counts, what was rejected stays so."""
+    return [
+        replace(old, state=FragmentState.ACTIVE) if old.state is FragmentState.PARKED else old
+        for old in before
+    ]
 
 
 def former_states(fragment: FragmentEntry, before: Iterable[FragmentEntry]) -> set[FragmentState]:

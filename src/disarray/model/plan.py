@@ -55,10 +55,10 @@ class SubjectPlan:
         changes = self.changes
         parked = sum(fragment.state is FragmentState.PARKED for fragment in changes.added)
         return (
-            f"{self.dataset}/{self.subject_key}: {len(changes.added)} fragments added ({parked} parked), "
+            f"{self.dataset}/{self.subject_key}: fragments: {len(changes.added)} added ({parked} parked), "
             f"{len(changes.cut)} cut, {len(changes.dropped)} dropped, {len(changes.released)} released, "
             f"{len(changes.restored)} restored; "
-            f"{len(self.units)} segments scanned again, {sum(unit.readings for unit in self.units)} readings"
+            f"segments scanned again: {len(self.units)} (readings: {sum(unit.readings for unit in self.units)})"
             + (f"; {len(changes.sealed)} in sealed segments left as they are" if changes.sealed else "")
             + ("" if self.rebuild is None else "; rebuilt under another definition")
         )

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import RebuildBlockedError
 from disarray.model.catalog_changes import CatalogChanges, Decisions
-from disarray.model.fragments import FragmentState, former_states, restored_state
+from disarray.model.fragments import FragmentState, as_released, former_states, restored_state
+from disarray.model.segments import is_beyond_horizon
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -64,13 +65,15 @@ def _state(
     *,
     horizon_start_us: int | None,
 ) -> FragmentState:
-    if change.is_released or change.ignores_horizon:
+    if change.ignores_horizon:
         return FragmentState.ACTIVE
-    is_too_late = horizon_start_us is not None and fragment.segment_us < horizon_start_us
+    is_too_late = is_beyond_horizon(fragment.segment_us, horizon_start_us)
     otherwise = FragmentState.PARKED if is_too_late else FragmentState.ACTIVE
     if change.is_allowed:
         return restored_state(fragment, before, otherwise=otherwise)
     states = former_states(fragment, before)
+    if change.is_released and FragmentState.REJECTED not in states:
+        states = former_states(fragment, as_released(before))
     if FragmentState.ACTIVE in states and len(states) > 1:
         raise RebuildBlockedError(
             f"{change.source_uri} has readings that count and others that are in quarantine or were rejected, and the "

@@ -60,6 +60,11 @@ def count_segments(first_us: int, last_us: int, *, length_us: int) -> int:
     return (segment_start(last_us, length_us) - segment_start(first_us, length_us)) // length_us + 1
 
 
+def is_beyond_horizon(segment_us: int, horizon_start_us: int | None) -> bool:
+    """Whether a segment begins too early to be changed without a person; no horizon, no such segment."""
+    return horizon_start_us is not None and segment_us < horizon_start_us
+
+
 def datetime_of(event_us: int) -> datetime:
     """The instant as an aware datetime in UTC, exact to the microsecond."""
     return _EPOCH + timedelta(microseconds=event_us)

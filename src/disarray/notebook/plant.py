@@ -177,6 +177,7 @@ class Plant:
         *,
         from_: str | datetime | None = None,
         to: str | datetime | None = None,
+        channel: str | None = None,
         dataset: str | None = None,
     ) -> Result:
         """The buckets that overlap a span and hold readings, a column for each aggregate."""
@@ -188,6 +189,7 @@ class Plant:
                 rollup=rollup,
                 from_us=_instant(from_),
                 to_us=_instant(to),
+                channel=channel,
                 dataset=dataset,
             )
         document = answer.document

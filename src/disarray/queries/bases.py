@@ -28,6 +28,15 @@ class ChannelSegment:
         """When the channel was first read here; at the earliest, where that was not kept."""
         return self.head.segment_us if self.head.first_reading_us is None else self.head.first_reading_us
 
+    def is_reset_at(self, reading_us: int) -> bool:
+        """Whether the value after the last reading at an instant is one after a reset within the segment."""
+        if self.head.piece == self.tail.piece:
+            return False
+        if self.head.reset_us is not None:
+            return reading_us >= self.head.reset_us
+        # Of summaries from before this was kept: a reset at the instant of the last reading before it is not seen.
+        return self.head.last_reading_us is None or reading_us > self.head.last_reading_us
+
     def covers(self, at_us: int) -> bool:
         """Whether nothing of the segment comes after this instant, so that its total is the value there."""
         return self.tail.last_reading_us is not None and self.tail.last_reading_us <= at_us

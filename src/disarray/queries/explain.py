@@ -67,7 +67,7 @@ def query_explanation(
     """The value at an instant, or the newest, for each channel, with its origin."""
     subjects = find_subjects(connection, datasets, subject_key=subject_key, dataset=dataset)
     found, chosen = find_metric(subjects, metric)
-    told = explain(
+    explained = explain(
         connection,
         lake,
         dataset=found.dataset,
@@ -92,7 +92,7 @@ def query_explanation(
                 segment=each.segment,
                 restatements=list(each.restatements),
             )
-            for each in told
+            for each in explained
         ],
     )
-    return ExplanationAnswer(found, chosen, told, document)
+    return ExplanationAnswer(found, chosen, explained, document)

@@ -147,9 +147,7 @@ def _origins(
 
 def _explanation(metric: Metric, value: Value, origin: _Origin) -> Explanation:
     head, tail = origin.piece.head, origin.piece.tail
-    was_reset = tail.piece != head.piece and (
-        head.last_reading_us is None or value.reading_us > head.last_reading_us
-    )
+    was_reset = origin.piece.is_reset_at(value.reading_us)
     base, local = _parts(metric, value, head=head, tail=tail, was_reset=was_reset)
     reading_at = datetime_of(value.reading_us)
     own = [

@@ -144,7 +144,7 @@ def _values(
             else {}  # what summaries tell needs neither the lake nor Arrow
         )
         if channel is not None and not pieces:
-            _refuse_unknown_channel(connection, dataset, subject_key, metric, channel)
+            refuse_unknown_channel(connection, dataset, subject_key, metric, channel)
     stale_from_us = None if stale_from is None else microseconds_of(stale_from)
     sealed = {segment_us for segment_us, content in contents.items() if content.entry.is_sealed}
     kept = [each for each in inside if each.segment.head.segment_us not in sealed]
@@ -201,12 +201,14 @@ def _fold_inside(
     )
 
 
-def _refuse_unknown_channel(
+def refuse_unknown_channel(
     connection: Connection, dataset: Dataset, subject_key: str, metric: Metric, channel: str
 ) -> None:
+    """Raise for a channel that has no readings: an empty answer would hide a misspelt name."""
     newest = values.load_bases(
         connection, dataset.name, subject_key, metric=metric.name, from_us=LAST_US, to_us=LAST_US
     )
     known = {piece.channel for piece in newest}
     if channel not in known:
-        raise UnknownNameError(f"'{subject_key}' has no channel '{channel}'; {near_miss(channel, known)}")
+        named = near_miss(channel, known - {""})
+        raise UnknownNameError(f"'{subject_key}' has no channel '{channel}'; {named}")

@@ -11,6 +11,7 @@ from disarray.control.snapshots import snapshot
 from disarray.errors import InvalidRequestError
 from disarray.model.rollup_parts import RollupPart, bucket_value
 from disarray.model.segments import microseconds_of
+from disarray.queries.metric_values import refuse_unknown_channel
 from disarray.store.definitions import assert_made_under
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ def rollup(
     rollup: Rollup,
     from_us: int,
     to_us: int,
+    channel: str | None = None,
     most_values: int | None = None,
 ) -> RolledUp:
     """The buckets that overlap [from_us, to_us) and hold readings. The newest may still be filling."""
@@ -64,8 +66,11 @@ def rollup(
             rollup=rollup.name,
             from_us=from_us,
             to_us=to_us,
+            channel=channel,
             limit=None if most_values is None else most_values + 1,
         )
+        if channel is not None and not stored and dataset.metrics:
+            refuse_unknown_channel(connection, dataset, subject_key, dataset.metrics[0], channel)
     if most_values is not None and len(stored) > most_values:
         raise InvalidRequestError(
             f"this asks for more than {most_values:,} parts of buckets, which are not answered at once. Nothing was "

@@ -53,6 +53,7 @@ def query_rollup(
     rollup: str,
     from_us: int | None = None,
     to_us: int | None = None,
+    channel: str | None = None,
     dataset: str | None = None,
     most_values: int | None = None,
 ) -> RollupAnswer:
@@ -66,6 +67,7 @@ def query_rollup(
         rollup=chosen,
         from_us=FIRST_US if from_us is None else from_us,
         to_us=LAST_US if to_us is None else to_us,
+        channel=channel,
         most_values=most_values,
     )
     buckets = Buckets(

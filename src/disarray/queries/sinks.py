@@ -16,7 +16,10 @@ ORDER = Order("subjects of a destination", {"subject_key": str})
 
 @dataclass(frozen=True, kw_only=True)
 class Sink:
-    """A destination. `state` is paused, failing, behind or current; the lag is what its subjects have not loaded."""
+    """A destination. `state` is paused, failing, behind or current; the lag is what its subjects have not loaded.
+
+    `held_back` where no person paused it: a load would have deleted too much of its target.
+    """
 
     name: str
     dataset: str
@@ -33,6 +36,7 @@ class Sink:
     rows_deleted: int
     last_loaded_at: datetime | None
     pause_reason: str | None
+    held_back: bool
     last_error: str | None
     last_error_at: datetime | None
 
@@ -98,4 +102,5 @@ def _sink(state: destinations.DestinationState) -> Sink:
         name=state.destination,
         target=str(state.definition.get("target", "")),
         load=str(state.definition.get("load", "")),
+        held_back=state.is_held_back,
     )

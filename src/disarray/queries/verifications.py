@@ -11,14 +11,17 @@ from disarray.control.connections import Connection
 class Verification:
     """When was last verified, and how many subjects are what their files say.
 
-    `subjects_identical`, `…_different`, `…_unproven` (a source is gone or was replaced), `…_not_final` (a change waits)
-    and `…_never` are all subjects together. `different` names the first that differ.
+    `subjects_identical`, `…_identical_in_part` (only a sample, some time or some dataset of them was ever recomputed),
+    `…_different`, `…_unproven` (a source is gone or was replaced), `…_not_final` (a change waits) and `…_never` are all
+    subjects together. `different` names the first that differ. `oldest_verified_at` counts from when a subject was last
+    verified whole, if it ever was.
     """
 
     last_started_at: datetime | None
     last_ended_at: datetime | None
     oldest_verified_at: datetime | None
     subjects_identical: int
+    subjects_identical_in_part: int
     subjects_different: int
     subjects_unproven: int
     subjects_not_final: int
@@ -29,12 +32,18 @@ class Verification:
 def show_verification(connection: Connection) -> Verification:
     """The verdicts of all subjects, counted."""
     state = verification_runs.verification_state(connection)
-    others = state.different_subjects + state.unproven_subjects + state.not_final_subjects
+    others = (
+        state.partly_verified_subjects
+        + state.different_subjects
+        + state.unproven_subjects
+        + state.not_final_subjects
+    )
     return Verification(
         last_started_at=state.started_at,
         last_ended_at=state.ended_at,
         oldest_verified_at=state.oldest_verified_at,
         subjects_identical=state.verified_subjects - others,
+        subjects_identical_in_part=state.partly_verified_subjects,
         subjects_different=state.different_subjects,
         subjects_unproven=state.unproven_subjects,
         subjects_not_final=state.not_final_subjects,

@@ -28,6 +28,7 @@ from disarray.kernels.binary_copy import HEADER, TRAILER, encode_rows
 from disarray.model.description.destination import Load
 from disarray.model.segments import FIRST_US, datetime_of
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, without
+from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, is_foreign
 from disarray.sinks.destination_table_check import check_table, has_our_types
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
     from disarray.sinks.destination_statements import Statements
-    from disarray.sinks.destination_targets import ListUnasked
 
 # Statements may take long where much is loaded: the lease is renewed meanwhile by another thread.
 _LONGEST_STATEMENT_MS = 1_800_000
@@ -81,6 +81,7 @@ class TableLoader:
     destination: Destination
     statements: Statements
     is_same: bool
+    most_deleted_percent: int = NEVER_REFUSED
 
     def prepare(self) -> None:
         """Check the table before anything is loaded, and make what is missing where that is asked for."""
@@ -95,26 +96,37 @@ class TableLoader:
         `finish` is the last thing in the transaction.
         """
         with target_errors(self.destination), self.connection.transaction():
-            self._give_time()
-            if not self.is_same and not self._take_position(turn):
+            self.give_time()
+            former = 0 if self.is_same else self._take_position(turn)
+            if not self.is_same and not turn.follows(former):
                 rows = replace(rows, changes=WHOLE)
+            kept = self.kept_share(turn, former)
             loaded = self._put(turn, rows, is_whole=rows.changes.is_whole)
+            if kept is not None:
+                kept.check(self._count_shown(turn))
             if finish is not None:
                 finish(loaded)
         failpoint("destination.committed", self.connection, about=self.destination.name)
         return loaded
 
-    def follows(self, turn: LoadTurn) -> bool:
-        """Whether the last load of the subject is one that we know of, as it looks now."""
+    def find_former(self, turn: LoadTurn) -> int:
+        """The fence of the last load of the subject, as it looks now; 0 where none is known."""
         with target_errors(self.destination):
             query = self.statements.find_position()
             found = self.connection.execute(query.encode(), _about(turn)).fetchone()
-        return found is not None and turn.follows(found[0])
+        return found[0] if found is not None else 0
+
+    def kept_share(self, turn: LoadTurn, former: int) -> KeptShare | None:
+        """How many rows of the subject this load has to leave; None where we know what is there, or all may go."""
+        if turn.are_deletes_allowed or not is_foreign(turn, former, has_fences=not self.is_same):
+            return None
+        before = self._count_shown(turn)
+        return KeptShare(self.destination.name, turn.subject_key, before, self.most_deleted_percent)
 
     def begin_pieces(self, turn: LoadTurn, *, is_whole: bool) -> bool:
         """Let pieces be loaded under the fence of a turn; false where more has to be loaded than was thought."""
         with target_errors(self.destination), self.connection.transaction() as transaction:
-            is_begun = self._take_position(turn) or is_whole
+            is_begun = turn.follows(self._take_position(turn)) or is_whole
             if not is_begun:
                 raise psycopg.Rollback(transaction)
             self.connection.execute(self.statements.begin_pieces().encode(), _about(turn))
@@ -154,44 +166,26 @@ class TableLoader:
                 for statement in self.statements.vacuum()
             )
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        """Delete what subjects have that are not asked for; who still loads one of them is refused.
-
-        Of a database that others load as well, only those that we loaded. Each is asked about again while nobody can
-        load it: it may be asked for, and loaded, since.
-        """
-        found = self.statements.list_subjects() if self.is_same else self.statements.list_positions()
-        about = {"destination": turn.destination, "fence": turn.fence, "commit_seq": 0}
-        with target_errors(self.destination):
-            with self.connection.transaction():
-                self._give_time()
-                subjects = [subject for (subject,) in self.connection.execute(found.encode(), about)]
-            for subject_key in list_unasked(subjects):
-                with self.connection.transaction():
-                    self._give_time()
-                    about |= {"subject": subject_key}
-                    lock = self.statements.lock_loads() if self.is_same else self.statements.lock_position()
-                    self.connection.execute(lock.encode(), about)
-                    if not list_unasked([subject_key]):
-                        continue
-                    if not self.is_same:
-                        self.connection.execute(self.statements.move_position().encode(), about)
-                    self.connection.execute(self.statements.delete_subject().encode(), about)
-
-    def _give_time(self) -> None:
+    def give_time(self) -> None:
         """Let this transaction take as long as it needs: connections to our own database are cut off early."""
         if self.is_same:
             self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
             self.connection.execute("set local idle_in_transaction_session_timeout = 0")
 
-    def _take_position(self, turn: LoadTurn) -> bool:
-        """Whether the last load of the subject is one that we know of."""
+    def _count_shown(self, turn: LoadTurn) -> int:
+        [count] = self.connection.execute(
+            self.statements.count_shown().encode(), _about(turn)
+        ).fetchone() or [0]
+        return count
+
+    def _take_position(self, turn: LoadTurn) -> int:
+        """The fence of the last load of the subject; 0 where none is known."""
         lock, move = self.statements.lock_position(), self.statements.move_position()
         [former] = self.connection.execute(lock.encode(), _about(turn)).fetchone() or [0]
         if abs(former) > turn.fence:
             raise self._fenced(turn, abs(former))
         self.connection.execute(move.encode(), _about(turn))
-        return turn.follows(former)
+        return int(former)
 
     def _fenced(self, turn: LoadTurn, target_fence: int) -> TargetFencedError:
         return TargetFencedError(
@@ -255,7 +249,12 @@ class TableLoader:
 
 @contextmanager
 def open_target(
-    destination: Destination, statements: Statements, *, dsn: str, lease_seconds: int
+    destination: Destination,
+    statements: Statements,
+    *,
+    dsn: str,
+    lease_seconds: int,
+    most_deleted_percent: int = NEVER_REFUSED,
 ) -> Iterator[TableLoader]:
     """A loader into another database."""
     try:
@@ -270,7 +269,13 @@ def open_target(
     with target_errors(destination):
         connection: Connection = psycopg.connect(dsn, autocommit=True, **parameters)
     try:
-        yield TableLoader(connection, destination, statements, is_same=False)
+        yield TableLoader(
+            connection,
+            destination,
+            statements,
+            is_same=False,
+            most_deleted_percent=most_deleted_percent,
+        )
     finally:
         connection.close()
 
@@ -287,11 +292,11 @@ def target_errors(destination: Destination) -> Iterator[None]:
 def _translated(error: psycopg.Error, destination: Destination) -> DestinationError:
     code, shown = error.sqlstate, destination.target.shown
     message = error.diag.message_primary or _without_secrets(error)
-    if (
-        code is None
-        or code.startswith(("08", "57", "53", "28"))
-        or code in ("3D000", "40001", "40P01", "55P03")
-    ):
+    if code is not None and code.startswith("53"):
+        return DestinationUnavailableError(
+            f"{shown} has no room for it: {message}. Nothing was changed. What is due waits"
+        )
+    if code is None or code.startswith(("08", "57", "28")) or code in ("3D000", "40001", "40P01", "55P03"):
         # What is missing at the door (a database, a password) may come back like what is away.
         return DestinationUnavailableError(f"{shown} does not answer: {message}. What is due waits")
     if code.startswith(("22", "23")):

@@ -7,6 +7,8 @@ table itself where two write at the same moment.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -23,29 +25,32 @@ from disarray.errors import (
 from disarray.failpoints import failpoint
 from disarray.model.description.destination import DeltaTarget
 from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
+from disarray.sinks.destination_bucket_probe import refuse_careless_server
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
+from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, deletes_of, is_foreign
 from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
 from disarray.sinks.destination_delta_store import open_store
-from disarray.sinks.destination_shape import SUBJECT
+from disarray.sinks.destination_shape import DATASET, MONTH, SUBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, Field
 
     from disarray.control.connections import Pool
     from disarray.control.destinations import LoadTurn
     from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_deletes import Deletes
     from disarray.sinks.destination_delta_store import DeltaStore
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
     from disarray.sinks.destination_targets import Advance, ListUnasked
 
-DATASET, MONTH = "dataset", "month"
 FENCE = "/fence"
 # Files that no version of the last week names are deleted; readers of older versions are told so by the table.
 _KEEP_HOURS = 168
+_OUR_FILE = re.compile(f"{DATASET}=[^/]+/{MONTH}=[^/]+/part-[^/]+[.]parquet")
 # How delta-rs begins to say that another version came first; what a disk refuses begins otherwise.
 _CONFLICT = "Failed to commit transaction"
 
@@ -55,6 +60,7 @@ class _Stream:
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self.rows = 0
+        self.kept: KeptShare | None = None
         self._tables = tables
         self._failure: Exception | None = None
 
@@ -63,6 +69,9 @@ class _Stream:
             for table in self._tables:
                 self.rows += table.num_rows
                 yield from table.to_batches()
+            if self.kept is not None:
+                # Before the end of the rows: nothing is committed yet.
+                self.kept.check(self.rows)
         except Exception as error:
             self._failure = error
             raise
@@ -85,6 +94,7 @@ class DeltaLoader:
     destination: Destination
     shape: Shape
     pool: Pool
+    most_deleted_percent: int = NEVER_REFUSED
     _checked: list[DeltaTable] = field(
         default_factory=list
     )  # as it was checked, for the load that comes next
@@ -106,6 +116,7 @@ class DeltaLoader:
         from deltalake.exceptions import TableNotFoundError
 
         with self._errors() as store:
+            refuse_careless_server(store)
             try:
                 table = store.open()
             except TableNotFoundError:
@@ -115,11 +126,16 @@ class DeltaLoader:
                     ) from None
                 table = store.create(self.schema, partition_by=[DATASET, MONTH])
             wanted = {each.name: each for each in Schema.from_arrow(self.schema).fields}
-            found = {each.name: each.type for each in table.schema().fields}
+            found = {each.name: each for each in table.schema().fields}
             faults = [
-                f"column {name} is {found[name]}, and has to be {each.type}"
+                f"column {name} is {_type_name(found[name])}, and has to be {_type_name(each)}"
                 for name, each in wanted.items()
-                if name in found and found[name] != each.type
+                if name in found and found[name].type != each.type
+            ]
+            faults += [
+                f"column {name} must not be null, and is not loaded"
+                for name, each in found.items()
+                if name not in wanted and not each.nullable
             ]
             if table.metadata().partition_columns != [DATASET, MONTH]:
                 faults.append(f"it is not partitioned by {DATASET} and {MONTH}")
@@ -154,9 +170,22 @@ class DeltaLoader:
             table = store.open()
             table.optimize.compact()
             trim_log(store)
-            return len(
-                table.vacuum(retention_hours=_KEEP_HOURS, dry_run=False, enforce_retention_duration=False)
+            # All that lies there, whatever the log still knows: it forgets a file that was replaced at its first
+            # checkpoint after a week, and was never told of one whose load was killed.
+            unnamed = table.vacuum(
+                retention_hours=_KEEP_HOURS, dry_run=True, enforce_retention_duration=False, full=True
             )
+            # Not what somebody else keeps below this folder.
+            ours = [path for path in unnamed if _OUR_FILE.fullmatch(path)]
+            for path in ours:
+                store.delete(path)
+            return len(ours)
+
+    def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
+        """What a sweep would delete."""
+        with self._errors() as store:
+            rows, other_rows = self._count_rows(store.open())
+        return deletes_of(rows, list_unasked(sorted(rows)), other_rows=other_rows)
 
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
         """Delete what subjects have that are not asked for, and all of other datasets."""
@@ -165,7 +194,7 @@ class DeltaLoader:
         dataset = self.destination.dataset.name
         with self._errors() as store:
             table = store.open()
-            for subject_key in list_unasked(sorted(self._subjects(table))):
+            for subject_key in list_unasked(sorted(self._count_rows(table)[0])):
                 # It may be asked for, and loaded, since; whoever loads it after this version conflicts with it.
                 table.update_incremental()
                 if not list_unasked([subject_key]):
@@ -178,13 +207,15 @@ class DeltaLoader:
                 )
             table.delete(f"{DATASET} <> {_quoted(dataset)}")
 
-    def _subjects(self, table: DeltaTable) -> set[str]:
-        """Of which subjects the table has rows; one batch of them in memory at a time."""
-        is_ours = pc.field(DATASET) == self.destination.dataset.name
-        found: set[str] = set()
-        for batch in table.to_pyarrow_dataset().to_batches(columns=[SUBJECT], filter=is_ours):
-            found.update(str(subject) for subject in batch.column(SUBJECT).unique().to_pylist())
-        return found
+    def _count_rows(self, table: DeltaTable) -> tuple[Counter[str], int]:
+        """How many rows the table has of each subject, and of other datasets; one batch of them in memory at a time."""
+        found, others = Counter[str](), 0
+        for batch in table.to_pyarrow_dataset().to_batches(columns=[DATASET, SUBJECT]):
+            ours = batch.filter(pc.field(DATASET) == self.destination.dataset.name)
+            others += batch.num_rows - ours.num_rows
+            for each in ours.column(SUBJECT).value_counts().to_pylist():
+                found[str(each["values"])] += each["counts"]
+        return found, others
 
     def _application(self, subject_key: str) -> str:
         return f"disarray/{self.destination.name}/{self.destination.dataset.name}/{subject_key}"
@@ -208,6 +239,8 @@ class DeltaLoader:
             failpoint("destination.staged", about=self.destination.name)
             schema = self._whole_schema(table)
             stream = _Stream(self._pieces(table, turn, whole_months, schema))
+            if is_foreign(turn, former, has_fences=True) and not turn.are_deletes_allowed:
+                stream.kept = self._kept_share(table, turn)
             with stream.own_errors():
                 write_deltalake(
                     table,
@@ -228,6 +261,13 @@ class DeltaLoader:
             if table.version() % TRIM_EVERY == 0:
                 trim_log(store)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
+
+    def _kept_share(self, table: DeltaTable, turn: LoadTurn) -> KeptShare:
+        is_subject = (pc.field(DATASET) == self.destination.dataset.name) & (
+            pc.field(SUBJECT) == turn.subject_key
+        )
+        before = table.to_pyarrow_dataset().count_rows(filter=is_subject)
+        return KeptShare(self.destination.name, turn.subject_key, before, self.most_deleted_percent)
 
     def _whole_schema(self, table: DeltaTable) -> pa.Schema:
         """Our columns, and after them those that the table has got otherwise or from a former definition."""
@@ -284,6 +324,10 @@ class DeltaLoader:
                 ) from error
             # Not its cause: what a server says of a request may name the key.
             raise store.failure(error) from None
+
+
+def _type_name(field: Field) -> str:
+    return str(field.type).removeprefix('PrimitiveType("').removesuffix('")')
 
 
 def in_months(changes: Changes) -> Changes:

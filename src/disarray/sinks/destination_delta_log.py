@@ -38,5 +38,5 @@ def trim_log(store: DeltaStore, *, keep: int = KEEP_VERSIONS) -> int:
     # From the oldest on: a process that is killed leaves a log without gaps.
     gone = sorted(each.string for each in entries if int(each["version"]) < first)
     for name in gone:
-        store.delete_log(name)
+        store.delete(f"_delta_log/{name}")
     return len(gone)

@@ -6,13 +6,15 @@ that commit at once, one is told that it came second, as in a folder.
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disarray.errors import DestinationMisfitError, DestinationUnavailableError
-from disarray.sinks.destination_secrets import read_secret
+from disarray.errors import DestinationMisfitError, DestinationUnavailableError, UnloadableRowsError
+from disarray.sinks.destination_secrets import destination_secret
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +28,25 @@ if TYPE_CHECKING:
 
 # A server that is away is noticed by the loader, whose breaker tries again; waiting in here would hide it.
 _PATIENCE = {"max_retries": "3", "retry_timeout": "15s", "connect_timeout": "5s", "timeout": "60s"}
+_IMPATIENCE = {"max_retries": "0", "retry_timeout": "5s", "connect_timeout": "2s", "timeout": "5s"}
+# Said here because the client would take them from the environment otherwise: where it writes, and whom it trusts.
+_OURS = {
+    "aws_virtual_hosted_style_request": "false",
+    "aws_skip_signature": "false",
+    "aws_s3_express": "false",
+    "aws_ec2_metadata_disabled": "true",
+    "allow_invalid_certificates": "false",
+}
+# Whatever is said of these, even nothing, is something else than not to say it.
+_STRAY = {
+    *("aws_session_token", "aws_token", "session_token", "token"),
+    *("aws_copy_if_not_exists", "copy_if_not_exists"),
+    *("aws_proxy_url", "proxy_url"),
+}
 _COLOUR = re.compile("\x1b\\[[0-9;]*m|↳")
+# Frames of the client, of use to nobody who reads a message.
+_TRACE = re.compile(" 0: <unknown>")
+_REFUSED_ROWS = re.compile("([0-9]+) rows failed validation check")
 _CODE = re.compile("<Code>([A-Za-z]+)</Code>")
 
 
@@ -63,24 +83,32 @@ class DeltaStore:
 
         return [each.base_name for each in self._files().get_file_info(fs.FileSelector("_delta_log"))]
 
-    def delete_log(self, name: str) -> None:
-        """Delete an entry of the log, unless it is gone."""
-        try:
-            self._files().delete_file(f"_delta_log/{name}")
-        except FileNotFoundError:
-            return
+    def delete(self, path: str) -> None:
+        """Delete a file of the table, unless it is gone."""
+        with suppress(FileNotFoundError):
+            self._files().delete_file(path)
 
     def _files(self) -> FileSystem:
-        """All files of the table, through the client that writes it."""
+        """All files of the table, through the client that writes it.
+
+        Unlike the table, it lets no other thread of this process run while it waits: so it does not wait for long.
+        """
         from deltalake.fs import DeltaStorageHandler
         from pyarrow import fs
 
-        return fs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.options)))
+        options = {**self.options, **(_IMPATIENCE if self.options else {})}
+        return fs.PyFileSystem(DeltaStorageHandler(self.path, options))
 
     def failure(self, error: Exception) -> DestinationError:
         """What an error of the store means: who has to do something, and that nothing was changed."""
-        reason = self._without_secrets(" ".join(_COLOUR.sub(" ", str(error)).split()))
+        text = _TRACE.split(" ".join(_COLOUR.sub(" ", str(error)).split()))[0]
+        reason = self._without_secrets(text)
         shown, access = self.target.shown, self.target.access
+        if (refused := _REFUSED_ROWS.search(reason)) is not None:
+            return UnloadableRowsError(
+                f"{shown} refuses {refused[1]} rows: a check or a not-null of the table. Nothing of this subject was "
+                "loaded"
+            )
         if access is not None:
             code = next(iter(_CODE.findall(reason)), "")
             if code == "NoSuchBucket":
@@ -89,7 +117,7 @@ class DeltaStore:
                 )
             if "403 Forbidden" in reason or "401 Unauthorized" in reason:
                 return DestinationMisfitError(
-                    f"{shown} refuses the keys of {access.access_key.shown} and {access.secret_key.shown}"
+                    f"{shown} refuses the keys of {access.access_key} and {access.secret_key}"
                     f" ({code or 'AccessDenied'}). Nothing was loaded. They need to list, read, write and delete"
                 )
             if "Server returned non-2xx" not in reason and "error sending request" in reason:
@@ -111,15 +139,29 @@ def open_store(target: DeltaTarget) -> DeltaStore:
     access = target.access
     if access is None:
         return DeltaStore(target, {})
+    _refuse_stray_variables(target)
     return DeltaStore(
         target,
         {
-            "aws_access_key_id": read_secret(access.access_key),
-            "aws_secret_access_key": read_secret(access.secret_key),
+            "aws_access_key_id": destination_secret(access.access_key),
+            "aws_secret_access_key": destination_secret(access.secret_key),
             "aws_region": access.region,
             "aws_endpoint_url": access.endpoint,
+            "aws_endpoint_url_s3": access.endpoint,
             "aws_allow_http": str(access.endpoint.startswith("http://")).lower(),
             "aws_conditional_put": "etag",
+            **_OURS,
             **_PATIENCE,
         },
     )
+
+
+def _refuse_stray_variables(target: DeltaTarget) -> None:
+    """Refuse an environment from which the client would take what nobody said of this bucket."""
+    stray = sorted(name for name in os.environ if name.lower() in _STRAY)
+    if stray:
+        raise DestinationMisfitError(
+            f"{target.shown} cannot be written as it is described: the client for buckets would also take "
+            f"{', '.join(stray)} from the environment, and send it along, go through it, or commit in another way. "
+            "Nothing was loaded. Start this process without"
+        )

@@ -7,7 +7,6 @@ is to be: what is loaded twice is loaded once.
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from disarray.control import destinations, subject_commits
+from disarray.control.lease_renewal import renewed
 from disarray.errors import (
     CommitsDroppedError,
     ControlError,
@@ -23,6 +23,7 @@ from disarray.errors import (
     DefinitionChangedError,
     DestinationConflictError,
     DestinationError,
+    ExcessiveDeletesError,
     LeaseLostError,
     ReadingsGoneError,
     TargetFencedError,
@@ -31,12 +32,14 @@ from disarray.errors import (
 from disarray.failpoints import failpoint
 from disarray.model.breaker import Breaker
 from disarray.sinks.destination_changes import WHOLE, Changes, changes_of
+from disarray.sinks.destination_deletes import excess_of
 from disarray.sinks.destination_rows import SubjectRows, from_last_reading
 from disarray.sinks.destination_shape import shape_of
 from disarray.sinks.destination_targets import Cutting, definition_of, opened_target
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from disarray.control.connections import Connection, Pool
     from disarray.control.destinations import LoadTurn
@@ -57,11 +60,15 @@ _LONGEST_DELAY_SECONDS = 1_500
 
 @dataclass(frozen=True, slots=True)
 class LoaderSettings:
-    """How often is looked for commits, and how long a turn holds, in seconds; what is too much for one transaction."""
+    """How often is looked for commits, and how long a turn holds, in seconds; what is too much for one transaction.
+
+    A load that would delete more than such a share of a target, of which this database knows nothing, is refused.
+    """
 
     every_seconds: float = 2.0
     lease_seconds: int = 300
     cut_readings: int = 1_000_000
+    most_deleted_percent: int = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +119,7 @@ class DestinationLoader:
         try:
             with self._noted_errors(), self.open_checked() as target:
                 while turn is not None:
-                    if not turn.is_sweep_due or self._sweep(target, turn):
+                    if not turn.is_sweep_due or self._sweep_turn(target, turn):
                         report = self._load_turn(target, turn)
                         if report is not None:
                             yield report
@@ -140,7 +147,7 @@ class DestinationLoader:
                 f"{subject_key} of destination {self.destination.name} is being loaded by another. It is tried again"
             )
         try:
-            with self.open_checked() as target, self._kept_lease(turn):
+            with self.open_checked() as target, self._renewed(turn):
                 loaded = self._load(target, turn, WHOLE, began)
         except TargetFencedError as error:
             self._fail(turn, error, target_fence=error.target_fence)
@@ -168,8 +175,15 @@ class DestinationLoader:
             for state in states
         ):
             return 0
-        with self._noted_errors(), self.open_checked() as target:
-            return target.vacuum()
+        try:
+            with self._noted_errors(), self.open_checked() as target:
+                done = target.vacuum()
+        except DestinationConflictError:
+            return 0  # a load came first: the next hour does
+        # Where nothing has to be loaded, nobody else would find out that it is well again.
+        with self.pool.connection() as connection:
+            destinations.note_destination_error(connection, self.destination.name, None)
+        return done
 
     def _claim(self) -> LoadTurn | None:
         with self.pool.connection() as connection:
@@ -197,6 +211,7 @@ class DestinationLoader:
             pool=self.pool,
             lease_seconds=lease_seconds,
             cutting=cutting,
+            most_deleted_percent=self.settings.most_deleted_percent,
         ) as target:
             target.prepare()
             yield target
@@ -206,6 +221,8 @@ class DestinationLoader:
         """An error of the target as a whole is kept for whoever looks."""
         try:
             yield
+        except DestinationConflictError:
+            raise  # nothing is wrong with it
         except DestinationError as error:
             with suppress(ControlError), self.pool.connection() as connection:
                 destinations.note_destination_error(connection, self.destination.name, str(error))
@@ -214,7 +231,7 @@ class DestinationLoader:
     def _load_turn(self, target: OpenTarget, turn: LoadTurn) -> LoadReport | None:
         began = time.monotonic()
         try:
-            with self._kept_lease(turn):
+            with self._renewed(turn):
                 changes = self._changes(turn)
                 loaded = self._load(target, turn, changes, began)
         except TargetFencedError as error:
@@ -227,6 +244,9 @@ class DestinationLoader:
             # A rebuild is pending, a pass moved on while its rows were read, or somebody else wrote: soon it can be.
             log.debug("%s waits: %s", turn.subject_key, error)
             self._give_back(turn, _SOON)
+            return None
+        except ExcessiveDeletesError as error:
+            self._hold_back(turn, error)
             return None
         except DatabaseUnavailableError:
             raise
@@ -285,28 +305,28 @@ class DestinationLoader:
             failpoint("destination.advanced", connection, about=self.destination.name)
             return loaded
 
-    @contextmanager
-    def _kept_lease(self, turn: LoadTurn) -> Iterator[None]:
-        """Renews the lease while the load goes on; a process that freezes renews nothing."""
-        done = threading.Event()
+    def _renewed(self, turn: LoadTurn) -> AbstractContextManager[None]:
+        """Keep the turn while something is loaded."""
+        lease_seconds = self.settings.lease_seconds
 
-        def renew() -> None:
-            while not done.wait(self.settings.lease_seconds / 3):
-                # Lost or unreachable, the end of the load finds out.
-                with suppress(ControlError), self.pool.connection() as connection:
-                    destinations.renew_destination(
-                        connection, turn, lease_seconds=self.settings.lease_seconds
-                    )
+        def renew(connection: Connection) -> None:
+            destinations.renew_destination(connection, turn, lease_seconds=lease_seconds)
 
-        thread = threading.Thread(target=renew, name=f"lease of {turn.destination}", daemon=True)
-        thread.start()
+        return renewed(self.pool, renew, about=f"destination {turn.destination}", lease_seconds=lease_seconds)
+
+    def _sweep_turn(self, target: OpenTarget, turn: LoadTurn) -> bool:
+        """Sweep before the first load; whether it was done."""
         try:
-            yield
-        finally:
-            done.set()
-            thread.join()
+            self._sweep(target, turn)
+        except LeaseLostError as error:
+            log.warning("subjects that are not asked for may be left: %s", error)
+            return False
+        except ExcessiveDeletesError as error:
+            self._hold_back(turn, error)
+            return False
+        return True
 
-    def _sweep(self, target: OpenTarget, turn: LoadTurn) -> bool:
+    def _sweep(self, target: OpenTarget, turn: LoadTurn) -> None:
         """Clear the target of subjects that it is not to have: of another dataset, or from after a backup.
 
         Nothing more is deleted by who has lost its turn: then it is paused, described otherwise or swept by another.
@@ -318,16 +338,22 @@ class DestinationLoader:
                 destinations.renew_destination(connection, turn, lease_seconds=self.settings.lease_seconds)
                 return unasked
 
-        try:
-            with self._kept_lease(turn):
-                target.sweep(turn, list_unasked)
-                list_unasked([])
-                with self.pool.connection() as connection:
-                    destinations.end_destination_sweep(connection, self.destination.name)
-        except LeaseLostError as error:
-            log.warning("subjects that are not asked for may be left: %s", error)
-            return False
-        return True
+        with self._renewed(turn):
+            if not turn.are_deletes_allowed:
+                deletes = target.count_deletes(list_unasked)
+                percent = self.settings.most_deleted_percent
+                if (excess := excess_of(self.destination.name, deletes, percent=percent)) is not None:
+                    raise excess
+            target.sweep(turn, list_unasked)
+            list_unasked([])
+            with self.pool.connection() as connection:
+                destinations.end_destination_sweep(connection, self.destination.name)
+
+    def _hold_back(self, turn: LoadTurn, error: ExcessiveDeletesError) -> None:
+        """Pause the destination: what would be deleted may be the only copy, and somebody has to look."""
+        log.error("destination %s is held back: %s", self.destination.name, error)
+        with suppress(LeaseLostError), self.pool.connection() as connection:
+            destinations.hold_destination_back(connection, turn, str(error))
 
     def _give_back(
         self,

@@ -23,7 +23,7 @@ from disarray.queries.readings import readings
 from disarray.sinks.destination_changes import END_US, Changes, Span, intersection, without
 from disarray.sinks.destination_database import Loaded, open_target
 from disarray.sinks.destination_rows import reading_rows, with_subject
-from disarray.sinks.destination_secrets import read_secret
+from disarray.sinks.destination_secrets import destination_secret
 from disarray.sinks.destination_statements import Statements
 
 if TYPE_CHECKING:
@@ -96,6 +96,14 @@ class PieceOutcome:
         raise next(kind for kind in _TOLD if kind.__name__ == self.error)(self.message)
 
 
+def count_readings(rows: SubjectRows) -> int:
+    """How many readings the catalog has of a subject, dropped ones as well: a target keeps those."""
+    entries = catalog.load_segments(
+        rows.connection, rows.destination.dataset.name, rows.subject_key, from_us=FIRST_US, to_us=END_US - 1
+    )
+    return sum(entry.readings for entry in entries)
+
+
 def cut_into_pieces(rows: SubjectRows, turn: LoadTurn, *, lease_seconds: int, at_least: int) -> list[Piece]:
     """The pieces of a load of readings, or none where it has fewer readings than that.
 
@@ -155,7 +163,7 @@ def load_piece(piece: Piece) -> PieceOutcome:
     assert target.url is not None
     statements = Statements(target, piece.rows.shape, piece.destination.load)
     try:
-        dsn = read_secret(target.url, where=" where the tasks of Spark run")
+        dsn = destination_secret(target.url, where=" where the tasks of Spark run")
         with open_target(piece.destination, statements, dsn=dsn, lease_seconds=piece.lease_seconds) as loader:
             return PieceOutcome(
                 loader.load_piece(piece.turn, piece.rows, number=piece.number, is_whole=piece.is_whole)

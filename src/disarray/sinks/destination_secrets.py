@@ -1,29 +1,19 @@
-"""The urls of destinations, read where and when they are used: they travel with no task and are kept nowhere."""
+"""Urls and keys of destinations, read where and when they are used: no task carries them, and they are kept nowhere."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from disarray.errors import DestinationMisfitError
+from disarray.errors import ConfigError, DestinationMisfitError
+from disarray.secret import read_secret
 
 if TYPE_CHECKING:
-    from disarray.model.description.destination import Secret
+    from disarray.model.description.secret import SecretSource
 
 
-def read_secret(secret: Secret, *, where: str = "") -> str:
-    """What an environment variable or a file says; the error names where it was sought and nothing else."""
-    if secret.variable:
-        value = os.environ.get(secret.variable, "")
-    else:
-        try:
-            value = Path(secret.file).read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-            raise DestinationMisfitError(
-                f"{secret.shown} cannot be read{where}: {reason}. Nothing was loaded"
-            ) from None
-    if not value:
-        raise DestinationMisfitError(f"{secret.shown} says nothing{where}. Nothing was loaded")
-    return value
+def destination_secret(source: SecretSource, *, where: str = "") -> str:
+    """What an environment variable or a file holds; the error names where it was sought and nothing else."""
+    try:
+        return read_secret(source).strip()
+    except ConfigError as error:
+        raise DestinationMisfitError(f"{error}{where}. Nothing was loaded") from None

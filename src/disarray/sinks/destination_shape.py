@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 INSTANT = pa.timestamp("us", tz="UTC")
 SUBJECT, CHANNEL, COMMIT = "subject_key", "channel", "commit_seq"
 LOADED_AT, IS_DELETED = "loaded_at", "is_deleted"
+# What a Delta table is partitioned by, before the columns of its content.
+DATASET, MONTH = "dataset", "month"
 _TEXT, _WHOLE, _FLOAT = pa.string(), pa.int64(), pa.float64()
 
 
@@ -95,7 +97,7 @@ def _named(
     fields: Sequence[tuple[str, pa.DataType]], made_of: dict[str, str], *, taken: Sequence[str]
 ) -> list[tuple[str, pa.DataType]]:
     """Declared names; one that stands for something else in every row has `_value` after it."""
-    reserved = {*taken, COMMIT, LOADED_AT, IS_DELETED, "dataset", "month"}
+    reserved = {*taken, COMMIT, LOADED_AT, IS_DELETED, DATASET, MONTH}
     found = []
     for name, kind in fields:
         own = f"{name}_value" if name in reserved else name

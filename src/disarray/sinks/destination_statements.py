@@ -88,7 +88,7 @@ class Statements:
         return f"create schema if not exists {quoted(self.target.schema)}"
 
     def add_column(self, name: str) -> str:
-        return f"alter table {self.table} add column {quoted(name)} {self.columns[name]}"
+        return f"alter table {self.table} add column if not exists {quoted(name)} {self.columns[name]}"
 
     def create_view(self) -> str:
         """The newest row of each key that has not gone."""
@@ -172,6 +172,16 @@ class Statements:
         subject = quoted(self.shape.target_name(SUBJECT))
         return f"select distinct {subject} from {self.table} where {subject} is not null"
 
+    def count_rows(self) -> str:
+        """How many rows each of some subjects has."""
+        subject = quoted(self.shape.target_name(SUBJECT))
+        return f"select {subject}, count(*) from {self.table} where {subject} = any(%(subjects)s) group by {subject}"
+
+    def count_shown(self) -> str:
+        """How many rows of the subject are shown, without those that were superseded."""
+        shown = self.view if self.load is Load.APPEND else self.table
+        return f"select count(*) from {shown} as target where {self._of_subject}"
+
     def delete_subject(self) -> str:
         return self._delete(self._of_subject)
 
@@ -189,7 +199,6 @@ class Statements:
         nothing of the subject is kept, it looks at no instant either.
         """
         there = self._of_subject if is_everything else self._in_spans
-        is_newer = f"and target.{self._commit} > %(commit_seq)s" if self.load is not Load.REPLACE else ""
         match self.load:
             case Load.UPSERT:
                 is_older = "" if is_whole else f"and target.{self._commit} <= %(commit_seq)s"
@@ -201,7 +210,7 @@ class Statements:
                 return [self._delete(there), self._insert()]
             case Load.APPEND:
                 # They would hide whatever is appended.
-                first = [self._delete(f"{there} {is_newer}")] if is_whole else []
+                first = [self._delete(f"{there} {self._is_ahead}")] if is_whole else []
                 return [*first, self._bury(there), self._append()]
 
     def vacuum(self) -> list[str]:
@@ -237,6 +246,12 @@ class Statements:
     @property
     def _of_subject(self) -> str:
         return f"target.{quoted(self.shape.target_name(SUBJECT))} = %(subject)s"
+
+    @property
+    def _is_ahead(self) -> str:
+        """Of an appended table, what would be shown in place of a row that is added now; clocks are set back."""
+        row = f"target.{self._commit}, target.{quoted(LOADED_AT)}"
+        return f"and ({row}) >= (%(commit_seq)s, clock_timestamp())"
 
     @property
     def _in_spans(self) -> str:

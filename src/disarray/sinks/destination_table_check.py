@@ -41,6 +41,9 @@ _PRIVILEGES = """
     where not has_table_privilege(to_regclass(%s), privilege)
 """
 
+# Two that make something in one schema at once would both find it missing; "if not exists" is no help against that.
+_ALONE = "select pg_advisory_xact_lock(hashtextextended('disarray: ' || %s, 0))"
+
 # Whose code runs where the worker writes: owners of the table and of its partitions, and of the functions of triggers.
 # Those who may become the worker, and superusers, win nothing by it.
 _FOREIGN_CODE = """
@@ -83,7 +86,9 @@ def check_table(
     faults += _key_faults(connection, destination, statements)
     if needs_positions and not _exists(connection, statements.positions):
         if destination.creates:
-            connection.execute(statements.create_positions().encode())
+            with connection.transaction():
+                connection.execute(_ALONE, (statements.target.schema,))
+                connection.execute(statements.create_positions().encode())
         else:
             faults.append(
                 f"table {POSITIONS} beside it is missing: {_one_line(statements.create_positions())}"
@@ -131,8 +136,8 @@ def _make_table(
             f"{_one_line(statements.create_table())}"
         )
     with connection.transaction():
-        # Two workers come to it at the same moment: the second one finds it made.
-        connection.execute("select pg_advisory_xact_lock(hashtext(%s))", (statements.table,))
+        # Two workers, or two destinations of one schema, come to it at the same moment: the second finds it made.
+        connection.execute(_ALONE, (statements.target.schema,))
         if _exists(connection, statements.table):
             return
         if connection.execute(
@@ -168,7 +173,7 @@ def _refuse_foreign_code(connection: Connection, destination: Destination, state
 
 def _make_view(connection: Connection, statements: Statements) -> None:
     with connection.transaction():
-        connection.execute("select pg_advisory_xact_lock(hashtext(%s))", (statements.view,))
+        connection.execute(_ALONE, (statements.target.schema,))
         shown = {name for name, _, _ in connection.execute(_COLUMNS, (statements.view,))}
         if not shown:
             connection.execute(statements.create_view().encode())

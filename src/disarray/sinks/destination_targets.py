@@ -10,9 +10,11 @@ from disarray.failpoints import failpoint
 from disarray.model.description.destination import Content, DeltaTarget, TableTarget
 from disarray.sinks.destination_changes import WHOLE
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, TableLoader, open_target
-from disarray.sinks.destination_pieces import cut_into_pieces, load_piece
-from disarray.sinks.destination_secrets import read_secret
+from disarray.sinks.destination_deletes import NEVER_REFUSED
+from disarray.sinks.destination_pieces import count_readings, cut_into_pieces, load_piece
+from disarray.sinks.destination_secrets import destination_secret
 from disarray.sinks.destination_statements import Statements
+from disarray.sinks.destination_sweep import count_table_deletes, sweep_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from disarray.control.destinations import LoadTurn
     from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination
+    from disarray.sinks.destination_deletes import Deletes
     from disarray.sinks.destination_rows import SubjectRows
     from disarray.sinks.destination_shape import Shape
 
@@ -37,6 +40,10 @@ class OpenTarget(Protocol):
 
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         """Load, and note it with `advance` on a connection to our database: with the load where that can be."""
+        ...
+
+    def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
+        """What a sweep would delete."""
         ...
 
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
@@ -69,8 +76,11 @@ class SameDatabase:
     def load(self, turn: LoadTurn, rows: SubjectRows, *, advance: Advance) -> Loaded:
         return self.loader.load(turn, rows, finish=lambda loaded: advance(self.loader.connection, loaded))
 
+    def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
+        return count_table_deletes(self.loader, list_unasked)
+
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        self.loader.sweep(turn, list_unasked)
+        sweep_table(self.loader, turn, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
@@ -100,9 +110,13 @@ class Elsewhere:
         cutting, destination = self.cutting, self.loader.destination
         if cutting is None or destination.content is not Content.READINGS:
             return None
-        if not self.loader.follows(turn):
+        former = self.loader.find_former(turn)
+        if not turn.follows(former):
             rows = replace(rows, changes=WHOLE)
         pieces = cut_into_pieces(rows, turn, lease_seconds=cutting.lease_seconds, at_least=cutting.at_least)
+        kept = self.loader.kept_share(turn, former) if pieces else None
+        if kept is not None:
+            kept.check(count_readings(rows))
         if not pieces or not self.loader.begin_pieces(turn, is_whole=rows.changes.is_whole):
             return None
         failpoint("destination.begun", about=destination.name)
@@ -117,8 +131,11 @@ class Elsewhere:
             is_whole=rows.changes.is_whole,
         )
 
+    def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
+        return count_table_deletes(self.loader, list_unasked)
+
     def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        self.loader.sweep(turn, list_unasked)
+        sweep_table(self.loader, turn, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
@@ -126,7 +143,13 @@ class Elsewhere:
 
 @contextmanager
 def opened_target(
-    destination: Destination, shape: Shape, *, pool: Pool, lease_seconds: int, cutting: Cutting | None = None
+    destination: Destination,
+    shape: Shape,
+    *,
+    pool: Pool,
+    lease_seconds: int,
+    cutting: Cutting | None = None,
+    most_deleted_percent: int = NEVER_REFUSED,
 ) -> Iterator[OpenTarget]:
     """The target of a destination, connected and not checked yet."""
     target = destination.target
@@ -134,17 +157,30 @@ def opened_target(
         case TableTarget(url=None):
             statements = Statements(target, shape, destination.load)
             with pool.connection() as connection:
-                yield SameDatabase(TableLoader(connection, destination, statements, is_same=True))
+                loader = TableLoader(
+                    connection,
+                    destination,
+                    statements,
+                    is_same=True,
+                    most_deleted_percent=most_deleted_percent,
+                )
+                yield SameDatabase(loader)
         case TableTarget(url=url):
             statements = Statements(target, shape, destination.load)
             assert url is not None
-            dsn = read_secret(url)
-            with open_target(destination, statements, dsn=dsn, lease_seconds=lease_seconds) as loader:
+            dsn = destination_secret(url)
+            with open_target(
+                destination,
+                statements,
+                dsn=dsn,
+                lease_seconds=lease_seconds,
+                most_deleted_percent=most_deleted_percent,
+            ) as loader:
                 yield Elsewhere(loader, pool, cutting)
         case DeltaTarget():
             from disarray.sinks.destination_delta import DeltaLoader
 
-            yield DeltaLoader(destination, shape, pool)
+            yield DeltaLoader(destination, shape, pool, most_deleted_percent)
         case _:
             assert_never(target)
 

@@ -13,8 +13,8 @@ from disarray.model.description.secret import SecretSource
 from disarray.model.message_template import filled
 from disarray.model.printable import visible
 from disarray.model.side_effect import EffectOutcome
+from disarray.secret import read_secret
 from disarray.sinks.hook_connection import Deadline, open_connection, tls_context
-from disarray.sinks.hook_secrets import reveal
 
 if TYPE_CHECKING:
     import socket
@@ -66,8 +66,8 @@ def send_mail(
                 if context is not None:
                     session.starttls(context=context)
                 if mail.user is not None and mail.password is not None:
-                    user = reveal(mail.user) if isinstance(mail.user, SecretSource) else mail.user
-                    session.login(user, reveal(mail.password))
+                    user = read_secret(mail.user) if isinstance(mail.user, SecretSource) else mail.user
+                    session.login(user, read_secret(mail.password))
                 outgoing.before_sending()
                 refused = session.sendmail(mail.sender, missing, written)
                 return _outcome(kept, missing, refused)
@@ -113,11 +113,11 @@ def _outcome(kept: tuple[str, ...], asked: list[str], refused: dict[str, tuple[i
         return EffectOutcome(
             reason=None, status="250", answer=f"taken for {', '.join(taken)}", accepted=kept + taken
         )
-    told = "; ".join(f"{each}: {code} {_text(answer)}" for each, (code, answer) in refused.items())
+    answers = "; ".join(f"{each}: {code} {_text(answer)}" for each, (code, answer) in refused.items())
     return EffectOutcome(
-        reason=f"refused for {told}",
+        reason=f"refused for {answers}",
         status=str(next(iter(refused.values()))[0]),
-        answer=told,
+        answer=answers,
         accepted=kept + taken,
         is_away=any(code == 421 for code, _ in refused.values()),
     )

@@ -14,7 +14,7 @@ from disarray.model.description.secret import SecretSource
 from disarray.model.description.spec_table import MisfitError, Problems, near_miss
 from disarray.model.duration import SECOND
 from disarray.model.outgoing_addresses import AllowList, read_allow_list
-from disarray.sinks.hook_secrets import reveal
+from disarray.secret import read_secret
 from disarray.sinks.hook_webhook import url_of
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _faults(hook: Hook, settings: HookSettings) -> Iterator[str]:
         sources = [each for each in (target.user, target.password) if isinstance(each, SecretSource)]
     for source in sources:
         try:
-            reveal(source)
+            read_secret(source)
         except ConfigError as error:
             yield str(error)
 

@@ -24,7 +24,8 @@ def note_failed_verification(
 ) -> int:
     """Note all that differs, and what could not be proven unless that is allowed, at once; how many messages.
 
-    Numbers that are known not to be final are no failure, and nobody is told of them.
+    Numbers that are known not to be final are no failure, and nobody is told of them. Of one verification a subject and
+    dataset is told once, however often it is noted.
     """
     found: defaultdict[tuple[str, str | None], list[dict[str, Any]]] = defaultdict(list)
     for difference in report.differences:

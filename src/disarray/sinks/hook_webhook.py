@@ -16,10 +16,12 @@ from disarray.model.description.hook_reader import check_url
 from disarray.model.description.secret import SecretSource
 from disarray.model.description.spec_table import MisfitError
 from disarray.model.side_effect import EffectOutcome
+from disarray.secret import read_secret
 from disarray.sinks.hook_connection import Deadline, open_connection, tls_context
-from disarray.sinks.hook_secrets import reveal
 
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from disarray.model.description.hook import Webhook
     from disarray.model.outgoing_addresses import AllowList
     from disarray.sinks.hook_connection import Outgoing
@@ -37,12 +39,13 @@ def send_webhook(target: Webhook, message: HookMessage, outgoing: Outgoing) -> E
     """POST a message; a status from 200 to 299 means that it was taken."""
     body = message.json_bytes()
     headers = request_headers(target, message, body)
+    # Read once: a secret that is changed meanwhile must not send the path of one url to the host of another.
+    parts = urlsplit(url_of(target, outgoing.allow))
     with Deadline(outgoing.timeout_seconds) as deadline:
         try:
-            connection = _connect(url_of(target, outgoing.allow), target, outgoing, deadline)
+            connection = _connect(parts, target, outgoing, deadline)
             try:
                 outgoing.before_sending()
-                parts = urlsplit(url_of(target, outgoing.allow))
                 path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
                 connection.request("POST", path, body, headers)
                 response = connection.getresponse()
@@ -69,7 +72,7 @@ def request_headers(target: Webhook, message: HookMessage, body: bytes) -> dict[
         CAUSE_HEADER: message.cause,
     }
     if target.secret is not None:
-        headers[SIGNATURE_HEADER] = signature_of(reveal(target.secret), int(time.time()), body)
+        headers[SIGNATURE_HEADER] = signature_of(read_secret(target.secret), int(time.time()), body)
     return headers
 
 
@@ -84,7 +87,7 @@ def url_of(target: Webhook, allow: AllowList) -> str:
     if not isinstance(target.url, SecretSource):
         return target.url
     try:
-        return check_url(reveal(target.url), allow)
+        return check_url(read_secret(target.url), allow)
     except MisfitError as misfit:
         hint = f"; {misfit.hint}" if misfit.hint else ""
         raise AddressRefusedError(
@@ -92,8 +95,9 @@ def url_of(target: Webhook, allow: AllowList) -> str:
         ) from None
 
 
-def _connect(url: str, target: Webhook, outgoing: Outgoing, deadline: Deadline) -> http.client.HTTPConnection:
-    parts = urlsplit(url)
+def _connect(
+    parts: SplitResult, target: Webhook, outgoing: Outgoing, deadline: Deadline
+) -> http.client.HTTPConnection:
     host = parts.hostname or ""
     is_secure = parts.scheme == "https"
     port = parts.port or (443 if is_secure else 80)
@@ -120,7 +124,7 @@ def _outcome(response: http.client.HTTPResponse) -> EffectOutcome:
         # The status says what became of the message; whatever else it wanted to say, it did not.
         answer = b""
     status = f"{response.status} {response.reason}".strip()
-    told = answer.decode("utf-8", errors="replace").replace("\0", "\ufffd")
+    text = answer.decode("utf-8", errors="replace").replace("\0", "\ufffd")
     reason = None
     if 300 <= response.status < 400:
         where = response.getheader("Location", "nowhere")[:200]
@@ -128,4 +132,4 @@ def _outcome(response: http.client.HTTPResponse) -> EffectOutcome:
     elif not 200 <= response.status < 300:
         reason = f"answered {status}"
     is_away = response.status >= 500 or response.status in _REFUSED_FOR_NOW
-    return EffectOutcome(reason=reason, status=status, answer=told, is_away=is_away)
+    return EffectOutcome(reason=reason, status=status, answer=text, is_away=is_away)

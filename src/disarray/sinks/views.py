@@ -25,6 +25,7 @@ from disarray.errors import (
     ControlError,
     DatabaseUnavailableError,
     LeaseLostError,
+    SchemaMissingError,
     UnknownNameError,
     ViewError,
 )
@@ -348,11 +349,21 @@ def _explained(name: str) -> Iterator[None]:
         yield
     except DatabaseUnavailableError:
         raise
+    except SchemaMissingError as error:
+        raise ViewError(
+            f"view {name}: {_reason(error)}. Nothing was changed. The readings of a dataset are in telemetry where it "
+            'says store = "timescale"'
+        ) from error
     except AccessDeniedError as error:
         raise ViewError(
-            f"view {name}: {error}. Nothing was changed. Views are made and refreshed as role {views.OWNER}, which "
-            "reads what disarray_reader reads: grant it what the query needs, create on the schema of the view, and "
-            "itself to disarray_operator and disarray_worker"
+            f"view {name}: {_reason(error)}. Nothing was changed. Views are made and refreshed as role {views.OWNER}, "
+            "which reads what disarray_reader reads: grant it what the query needs, create on the schema of the view, "
+            "and itself to disarray_operator and disarray_worker"
         ) from error
     except ControlError as error:
-        raise ViewError(f"view {name}: {error}. Nothing was changed") from error
+        raise ViewError(f"view {name}: {_reason(error)}. Nothing was changed") from error
+
+
+def _reason(error: ControlError) -> str:
+    """What is wrong, without what became of the data: nothing did."""
+    return str(error).partition(". Nothing was ")[0].removesuffix(".")

@@ -98,7 +98,7 @@ def _extract(session: TableSession, task: ChunkTask) -> ChunkRead:
     source = task.source
     # A task that is run again writes other files: those of the first are orphans.
     batch = Batch(batch_no=task.batch_no, source_name=source.name, run_id=uuid.uuid4())
-    found = _read(session, task)
+    found = read_chunk(session, task)
     failpoint("load.extracted", about=source.name)
     files = write_batch(
         task.landing, batch, found.rows.by_subject(), dataset=source.dataset, datasets=task.datasets
@@ -117,7 +117,9 @@ def _extract(session: TableSession, task: ChunkTask) -> ChunkRead:
 
 
 @dataclass(slots=True)
-class _Found:
+class FoundRows:
+    """What was taken of a chunk; with `reached`, it was read only so far."""
+
     rows: TakenRows
     read: SnapshotRead | None
     seen: set[int] = field(default_factory=set)
@@ -126,7 +128,8 @@ class _Found:
     key_last: str | None = None
 
 
-def _read(session: TableSession, task: ChunkTask) -> _Found:
+def read_chunk(session: TableSession, task: ChunkTask) -> FoundRows:
+    """The rows of a chunk that belong to its share, in one snapshot, as far as there is room for them."""
     source = task.source
     [dataset] = [each for each in task.datasets if each.name == source.dataset]
     is_exact = bool(task.share.server)
@@ -141,7 +144,7 @@ def _read(session: TableSession, task: ChunkTask) -> _Found:
         is_compared = is_exact and (before is not None or not task.is_final)
         table = PagedTable(session, source, layout, has_transactions=is_compared, is_by_key=True)
         # Pages in the order of the key find equal ones by themselves.
-        found = _Found(TakenRows(source, source.limit, is_by_key=True), read if is_compared else None)
+        found = FoundRows(TakenRows(source, source.limit, is_by_key=True), read if is_compared else None)
         conditions = [task.share.condition(source, xmax), written_since(before, xmax) if before else ""]
         condition = " and ".join(each for each in conditions if each)
         for page, is_last in table.pages(task.key_from, task.key_to, condition=condition):
@@ -154,7 +157,7 @@ def _read(session: TableSession, task: ChunkTask) -> _Found:
     return found
 
 
-def _take(found: _Found, table: PagedTable, page: pa.Table, before: SnapshotRead | None) -> int:
+def _take(found: FoundRows, table: PagedTable, page: pa.Table, before: SnapshotRead | None) -> int:
     """Take what is new of a page; how many of its rows were looked at."""
     if not page.num_rows:
         return 0

@@ -7,13 +7,13 @@ files that nobody names; whoever comes next reads those chunks, and no other, ag
 from __future__ import annotations
 
 import logging
-import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol
 
 from disarray.control import connections, deliveries, source_loads
+from disarray.control.lease_renewal import renewed
 from disarray.control.queue import Lane
 from disarray.errors import ControlError, DisarrayError
 from disarray.failpoints import failpoint
@@ -28,9 +28,10 @@ from disarray.sources.table_session import open_session
 from disarray.sources.watermark import read_document, restore_read, still_open
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from disarray.control.connections import Pool
+    from disarray.control.connections import Connection, Pool
     from disarray.control.queue import Holder
     from disarray.control.source_loads import Key, SourceChunk, SourceLoad
     from disarray.model.description.dataset import Dataset
@@ -155,7 +156,7 @@ class InitialLoader:
         self, source: TableSource, load: SourceLoad, claimed: Sequence[SourceChunk], *, tasks: int
     ) -> LoadRound:
         to_read = [self._task(source, load, chunk) for chunk in claimed]
-        with self._kept(source, load, claimed[0].fence):
+        with self._renewed(source, load, claimed[0].fence):
             shares = [to_read[first::tasks] for first in range(min(tasks, len(to_read)))]
             found_by_share = self.runner.run(extract_chunks, shares)
             results = {found.chunk_no: found for share in found_by_share for found in share}
@@ -231,30 +232,16 @@ class InitialLoader:
     def _lease_seconds(self, source: TableSource) -> int:
         return max(self.lease_seconds, min(2 * source.timeout_us, DAY) // SECOND)
 
-    @contextmanager
-    def _kept(self, source: TableSource, load: SourceLoad, fence: int) -> Iterator[None]:
-        """Renews the claims while tasks read; a process that freezes renews nothing."""
-        ended = threading.Event()
+    def _renewed(self, source: TableSource, load: SourceLoad, fence: int) -> AbstractContextManager[None]:
+        """Keep the claims while tasks read."""
         lease_seconds = self._lease_seconds(source)
 
-        def renew() -> None:
-            while not ended.wait(lease_seconds / 4):
-                try:
-                    with self.pool.connection() as connection:
-                        source_loads.renew_source_chunks(
-                            connection, load.load_id, self.holder, fence, lease_seconds=lease_seconds
-                        )
-                except ControlError as error:
-                    # The lease says how long this may go on; the commit finds out whether it was too long.
-                    log.warning("chunks of %s could not be kept: %s", source.name, error)
+        def renew(connection: Connection) -> None:
+            source_loads.renew_source_chunks(
+                connection, load.load_id, self.holder, fence, lease_seconds=lease_seconds
+            )
 
-        thread = threading.Thread(target=renew, name=f"lease of {source.name}", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        return renewed(self.pool, renew, about=f"chunks of {source.name}", lease_seconds=lease_seconds)
 
 
 def _position(key: Key | None) -> Position | None:

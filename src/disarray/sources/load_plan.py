@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from disarray.model.description.table_source import InitialLoad, Start
 from disarray.sources.load_share import divide_buffered, divide_settled
 from disarray.sources.settled_extract import refuse_cursor
-from disarray.sources.table_columns import literal, read_layout, relation_of
+from disarray.sources.table_columns import read_layout, relation_of
 from disarray.sources.table_extract import DESCRIBED, exactness_of, starting_point, watermark_document
 from disarray.sources.table_pages import PagedTable
 from disarray.sources.table_session import Server
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 # A table with fewer rows is in before a second task would have begun.
 FEWEST_ROWS = 250_000
+_EXPECTED_ROWS = re.compile(r" rows=(\d+) ")
 _SORTED = re.compile(r"(->\s+)?(Incremental )?Sort")
 
 
@@ -83,7 +84,7 @@ def plan_load(
         layout=layout.document(),
         watermark=watermark_document(source, division.mark),
         key_end=key_end,
-        rows_estimated=_estimated_rows(session, source),
+        rows_estimated=estimated_rows(session, source),
     )
 
 
@@ -113,10 +114,15 @@ def cut_chunks(
 
 
 def _is_large(session: TableSession, source: TableSource) -> bool:
+    return _counted_rows(session, source) > FEWEST_ROWS
+
+
+def _counted_rows(session: TableSession, source: TableSource) -> int:
+    """How many rows a table has; of a large one it is known only that it is large."""
     counted = session.rows(
         f"select count(*) as rows from (select 1 from {relation_of(source)} limit {FEWEST_ROWS + 1}) as counted"  # noqa: S608
     )
-    return int(counted.column("rows")[0].as_py()) > FEWEST_ROWS
+    return int(counted.column("rows")[0].as_py())
 
 
 def _has_index(table: PagedTable) -> bool:
@@ -125,9 +131,11 @@ def _has_index(table: PagedTable) -> bool:
     return not any(_SORTED.fullmatch(line.strip()) for line in plan)
 
 
-def _estimated_rows(session: TableSession, source: TableSource) -> int:
-    found = session.rows(
-        "select greatest(reltuples, 0)::int8 as rows from pg_class where oid = "  # noqa: S608
-        f"{literal(relation_of(source))}::regclass"
-    )
-    return int(found.column("rows")[0].as_py())
+def estimated_rows(session: TableSession, source: TableSource) -> int:
+    """About how many rows a table has: what the planner expects, which asks nobody to have analysed it."""
+    counted = _counted_rows(session, source)
+    if counted <= FEWEST_ROWS:
+        return counted
+    plan = session.explain(f"select 1 from {relation_of(source)}", costs="on")  # noqa: S608 - names are quoted
+    expected = _EXPECTED_ROWS.search(plan[0])
+    return counted if expected is None else max(counted, int(expected[1]))

@@ -113,6 +113,19 @@ class PagedTable:
         )
         return self.position(found, 0) if found.num_rows else None
 
+    def count(self, after: Position | None, up_to: Position | None, *, condition: str = "") -> int:
+        """How many rows there are behind one position and up to another, as the database counts them."""
+        conditions = [
+            *self._bounds(after, ">"),
+            *self._bounds(up_to, "<="),
+            *([condition] if condition else []),
+        ]
+        where = f" where {' and '.join(conditions)}" if conditions else ""
+        found = self.session.rows(
+            f"select count(*) as rows from {relation_of(self.source)}{where}"  # noqa: S608 - names are quoted
+        )
+        return int(found.column("rows")[0].as_py())
+
     def last_position(self) -> Position | None:
         """The last in the order; None where there is no row."""
         selected = ", ".join(f"{column.expression} as {column.quoted}" for column in self.order)

@@ -65,10 +65,6 @@ class TablePuller:
     sources: tuple[TableSource, ...]
     lease_seconds: int = 300
 
-    def source(self, name: str) -> TableSource:
-        """The source of that name."""
-        return find_source(self.sources, name)
-
     def pull(self, source: TableSource, *, is_asked_for: bool = False) -> Generator[PulledBatch]:
         """Take a turn and deliver what is new, batch by batch; nothing where it is held, paused or not due.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,9 @@ from disarray.errors import (
     SourceTimeoutError,
     SourceUnavailableError,
 )
+from disarray.model.description.secret import SecretSource
 from disarray.model.description.table_source import UrlOrigin
+from disarray.secret import read_secret
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,11 +67,11 @@ class TableSession:
             table: pa.Table = cursor.fetch_arrow_table()
             return table
 
-    def explain(self, statement: str) -> list[str]:
-        """How PostgreSQL would run a statement."""
+    def explain(self, statement: str, *, costs: str = "off") -> list[str]:
+        """How PostgreSQL would run a statement; with costs `on`, also what it expects of it."""
         with source_errors(self.source_name), self.connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
-            cursor.execute(f"explain (costs off) {statement}")
+            cursor.execute(f"explain (costs {costs}) {statement}")
             return [str(line) for line in cursor.fetch_arrow_table().column(0).to_pylist()]
 
     def run(self, statement: str) -> None:
@@ -140,21 +141,15 @@ def resolve_url(url: SourceUrl, *, source_name: str) -> str:
         case UrlOrigin.INLINE:
             return url.text
         case UrlOrigin.ENVIRONMENT:
-            found = os.environ.get(url.text, "")
-            where = f"the environment variable {url.text}"
+            source = SecretSource(env=url.text)
         case UrlOrigin.FILE:
-            where = f"the file {url.text}"
-            try:
-                found = Path(url.text).expanduser().read_text().strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise ConfigError(
-                    f"source {source_name}: {where}, which holds its url, cannot be read: {error}. Nothing was taken"
-                ) from None
+            source = SecretSource(file=url.text)
         case _:
             assert_never(url.origin)
-    if not found:
-        raise ConfigError(f"source {source_name}: {where}, which holds its url, is empty. Nothing was taken")
-    return found
+    try:
+        return read_secret(source).strip()
+    except ConfigError as error:
+        raise ConfigError(f"source {source_name}: its url: {error}. Nothing was taken") from None
 
 
 def _connect(secret: str, source_name: str) -> tuple[Server, Any]:

@@ -125,7 +125,8 @@ _IN_TYPE: dict[str, dict[str, object]] = {
     "Backfill": _BACKFILL,
     "BackfillDetails": {**_BACKFILL, "verdict_details": None, "dead_chunks": [], "findings": []},
     "Verification": {
-        "subjects_identical": 39,
+        "subjects_identical": 37,
+        "subjects_identical_in_part": 2,
         "subjects_different": 1,
         "subjects_unproven": 0,
         "subjects_not_final": 0,

@@ -102,7 +102,7 @@ class Workplace:
             datasets=self.datasets,
             holder=self.holder,
             sources=self.sources,
-            runner=self.runner,
+            runner=self.runner.beside("loads"),
             cores=max(1, cores - 1) if spares_a_core else cores,
             chunks_of_a_task=1 if spares_a_core else CHUNKS_OF_A_TASK,
             lease_seconds=self.inbox_settings.lease_seconds,

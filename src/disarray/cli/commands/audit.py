@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,28 +101,35 @@ def as_document(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 def describe(verdicts: Sequence[Verdict]) -> Iterator[Table | str]:
     """The verdicts as a person reads them: all in one first, then what is broken."""
+    from disarray.store.audit.audit import Outcome
+
     broken = [verdict for verdict in verdicts if verdict.findings]
     yield "audit: " + (f"{counted(len(broken), 'rule')} BROKEN" if broken else "everything holds")
     yield Table(
-        ["guarantee", "rule", "verdict", ""],
+        ["guarantee", "rule", "verdict"],
         [
-            [
-                verdict.rule.guarantee,
-                verdict.rule.name.replace("_", " "),
-                verdict.outcome,
-                verdict.note,
-            ]
+            [verdict.rule.guarantee, _shown_name(verdict), verdict.outcome]
             for verdict in sorted(verdicts, key=lambda verdict: verdict.rule.guarantee)
         ],
     )
+    skipped = Counter(verdict.note for verdict in verdicts if verdict.outcome is Outcome.SKIPPED)
+    for note, count in skipped.items():
+        yield f"{counted(count, 'rule')} skipped: {note}"
+    for verdict in verdicts:
+        if verdict.note and verdict.outcome is not Outcome.SKIPPED:
+            yield f"{_shown_name(verdict)}: {verdict.note}"
     for verdict in broken:
         yield ""
-        yield f"{verdict.rule.name.replace('_', ' ')}: {verdict.rule.meaning}"
+        yield f"{_shown_name(verdict)}: {verdict.rule.meaning}"
         for finding in verdict.findings[:SHOWN]:
             yield f"  {finding.found_at}: {finding.detail}"
         if len(verdict.findings) > SHOWN:
             yield f"  … and {len(verdict.findings) - SHOWN} more at least; --json lists them"
         yield f"  Next: {verdict.rule.next_step}."
+
+
+def _shown_name(verdict: Verdict) -> str:
+    return verdict.rule.name.replace("_", " ")
 
 
 def _length(text: str) -> timedelta:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.options import BY_HAND, After, AsJson, By, DryRun, Limit, Reason
+from disarray.cli.commands.backfill_check import apply_differences, check
+from disarray.cli.support.options import BY_HAND, After, AsJson, By, DryRun, JobId, Limit, Reason
 from disarray.cli.support.printing import (
     Columns,
     print_decision,
@@ -24,13 +25,11 @@ from disarray.cli.support.project import (
     extra_installed,
 )
 from disarray.cli.support.rendering import use_zone
-from disarray.cli.support.signals import stop_on_signals
 from disarray.cli.support.text_tables import print_parts
 
 if TYPE_CHECKING:
     from disarray.backfill.description import BackfillSpec
     from disarray.config import Config
-    from disarray.control.connections import Connection
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,7 +38,6 @@ app = typer.Typer(
 )
 
 JobFile = Annotated[Path, typer.Argument(help="The TOML file that describes the backfill.")]
-JobId = Annotated[int, typer.Argument(help="The number of the job, as list shows it.")]
 Detach = Annotated[bool, typer.Option("--detach", help="Leave the work to the workers.")]
 
 
@@ -49,16 +47,12 @@ def plan(context: typer.Context, file: JobFile, *, as_json: AsJson = False) -> N
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.starting import plan_backfill
-        from disarray.cli.support.backfill_report import plan_lines
+        from disarray.cli.support.backfill_report import print_plan
         from disarray.cli.support.backfill_work import opened_kinds
     spec = _described(context, config, file)
     with opened_kinds(config, spec.kind) as open_kind:
         found = plan_backfill(database_dsn(config), spec, open_kind=open_kind)
-    if as_json:
-        print_json(found)
-        return
-    for line in plan_lines(found):
-        typer.echo(line)
+    print_plan(found, as_json=as_json)
 
 
 @app.command()
@@ -75,14 +69,15 @@ def start(
     config = configuration(context)
     with extra_installed("read", purpose="`backfill`"):
         from disarray.backfill.starting import start_backfill
-        from disarray.cli.support.backfill_work import opened_kinds, print_end
+        from disarray.cli.support.backfill_report import print_detached
+        from disarray.cli.support.backfill_work import opened_kinds, print_end, work_here
     spec = _described(context, config, file)
     with opened_kinds(config, spec.kind, runs=False) as open_kind:
         job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=open_kind)
     if detach:
-        _print_detached(job_id, as_json=as_json)
+        print_detached(job_id, as_json=as_json)
         return
-    _work(context, config, job_id, spec.kind, as_json=as_json)
+    work_here(context, config, job_id, spec.kind, as_json=as_json)
     print_end(context, job_id, as_json=as_json)
 
 
@@ -97,7 +92,8 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with a job that was paused, stopped or left alone; dead chunks are tried again."""
-    from disarray.cli.support.backfill_work import print_end
+    from disarray.cli.support.backfill_report import print_detached
+    from disarray.cli.support.backfill_work import print_end, work_here
     from disarray.control.backfills import BackfillDecision, decide_backfill
     from disarray.queries.backfills import show_backfill
 
@@ -107,9 +103,9 @@ def resume(
         if job.state not in ("running", "verifying") or job.chunks_dead:
             decide_backfill(connection, job_id, BackfillDecision.RESUMED, reason=reason, by=by)
     if detach:
-        _print_detached(job_id, as_json=as_json)
+        print_detached(job_id, as_json=as_json)
         return
-    _work(context, config, job_id, job.kind, as_json=as_json)
+    work_here(context, config, job_id, job.kind, as_json=as_json)
     print_end(context, job_id, as_json=as_json)
 
 
@@ -229,17 +225,19 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
         from disarray.backfill.job_session import open_in_database, open_job
     from disarray.cli.support.backfill_work import instance_of, lease_seconds, opened_kinds, print_end
     from disarray.control.backfills import list_backfills
-    from disarray.control.instances import register_instance
+    from disarray.control.instances import register_command
     from disarray.errors import InvalidRequestError
     from disarray.queries.backfills import show_backfill
 
     with control_session(context) as connection:
         show_backfill(connection, job_id=job_id)
         [job] = list_backfills(connection, job_id=job_id)
-        holder = register_instance(connection, instance_of(job_id))
+        # Under the name of who works on it, whoever does so now would lose what it has.
+        holder = register_command(connection, f"verification of {instance_of(job_id)}")
     lease = lease_seconds(config)
     # Replays and rebuilds compare while they run.
-    kinds = opened_kinds(config, job.kind) if job.kind == "republish" else nullcontext(open_in_database)
+    has_project = job.kind in ("republish", "resync")
+    kinds = opened_kinds(config, job.kind) if has_project else nullcontext(open_in_database)
     with (
         kinds as open_kind,
         open_job(
@@ -260,118 +258,8 @@ def verify(context: typer.Context, job_id: JobId, *, as_json: AsJson = False) ->
     print_end(context, job_id, as_json=as_json)
 
 
-@app.command()
-def check(
-    context: typer.Context,
-    *,
-    last: Annotated[
-        str | None,
-        typer.Option(help="How far back from now, such as '30 d'; the whole history if not given."),
-    ] = None,
-    datasets: Annotated[
-        list[str] | None, typer.Option("--dataset", help="Only this one; may be repeated.")
-    ] = None,
-    subjects: Annotated[
-        list[str] | None, typer.Option("--subject", help="Only this one; may be repeated.")
-    ] = None,
-    budget: Annotated[
-        str | None, typer.Option(help="End after about so long, such as '10 min'; resume goes on.")
-    ] = None,
-    allow_vanished: Annotated[
-        bool, typer.Option("--allow-vanished", help="Believe what is kept of files that are gone or changed.")
-    ] = False,
-    apply: Annotated[
-        bool, typer.Option("--apply", help="Queue what makes the numbers that were found.")
-    ] = False,
-    reason: Reason = BY_HAND,
-    by: By,
-    as_json: AsJson = False,
-) -> None:
-    """Make numbers once more from the files, by this program and disarray.toml as it is here, and compare to the bit.
-
-    A replay that changes no number: run it before a new release, format or definition goes to production. Exits 1
-    with the differences, 0 where all of it was compared and is identical.
-    """
-    config = configuration(context)
-    with extra_installed("worker", purpose="`backfill check`"):
-        from disarray.backfill.starting import start_backfill
-        from disarray.cli.support.backfill_check import check_spec, duration_of, not_in_force_lines
-        from disarray.cli.support.backfill_work import opened_kinds, print_end
-        from disarray.queries.project import configured_datasets
-    described = configured_datasets(config)
-    budget_us = None if budget is None else duration_of("--budget", budget)
-    with control_session(context) as connection:
-        spec = check_spec(
-            connection,
-            config,
-            described,
-            last=last,
-            datasets=datasets,
-            subjects=subjects,
-            allow_vanished=allow_vanished,
-        )
-        for line in not_in_force_lines(connection, spec):
-            typer.echo(line, err=True)
-    with opened_kinds(config, spec.kind, datasets=described, runs=False) as open_kind:
-        job_id = start_backfill(database_dsn(config), spec, reason=reason, by=by, open_kind=open_kind)
-    _work(context, config, job_id, spec.kind, as_json=as_json, budget_us=budget_us)
-    with control_session(context) as connection:
-        _end_check(connection, job_id, budget=budget, by=by)
-        if apply:
-            _apply(connection, job_id, reason=reason, by=by)
-    print_end(context, job_id, as_json=as_json)
-
-
-@app.command("apply")
-def apply_differences(
-    context: typer.Context,
-    job_id: JobId,
-    *,
-    reason: Reason = BY_HAND,
-    by: By,
-    dry_run: DryRun = False,
-    as_json: AsJson = False,
-) -> None:
-    """Take over what a replay found: the files concerned are read again, and the ledger tells what changes."""
-    from disarray.backfill.applying import apply_replay
-    from disarray.cli.support.backfill_report import applied_sentences
-    from disarray.queries.backfills import show_backfill
-
-    with control_session(context) as connection:
-        show_backfill(connection, job_id=job_id)
-        # A transaction for each subject: nobody waits for all of them.
-        applied = apply_replay(connection, job_id, reason=reason, by=by, is_rehearsal=dry_run)
-    print_decision(
-        {
-            "job_id": job_id,
-            "files": applied.files,
-            "rebuilds": applied.rebuilds,
-            "segments_left": applied.segments_left,
-            "subjects_before": applied.subjects_before,
-        },
-        applied_sentences(applied),
-        dry_run=dry_run,
-        as_json=as_json,
-    )
-
-
-def _apply(connection: Connection, job_id: int, *, reason: str, by: str) -> None:
-    from disarray.backfill.applying import apply_replay
-    from disarray.cli.support.backfill_report import applied_sentences
-
-    applied = apply_replay(connection, job_id, reason=reason, by=by)
-    for sentence in applied_sentences(applied):
-        typer.echo(sentence, err=True)
-
-
-def _end_check(connection: Connection, job_id: int, *, budget: str | None, by: str) -> None:
-    """A check whose time is up waits for somebody who resumes it: no worker goes on with it by itself."""
-    from disarray.control.backfills import BackfillDecision, decide_backfill
-    from disarray.queries.backfills import show_backfill
-
-    if budget is not None and show_backfill(connection, job_id=job_id).state == "running":
-        used_up = f"the budget of {budget} is used up"
-        decide_backfill(connection, job_id, BackfillDecision.PAUSED, reason=used_up, by=by)
+app.command()(check)
+app.command("apply")(apply_differences)
 
 
 def _described(context: typer.Context, config: Config, file: Path) -> BackfillSpec:
@@ -399,35 +287,3 @@ def _decide(
     print_decision(
         {"job_id": job_id, "state": state}, [f"job {job_id} is {state}."], dry_run=dry_run, as_json=as_json
     )
-
-
-def _work(
-    context: typer.Context,
-    config: Config,
-    job_id: int,
-    kind: str,
-    *,
-    as_json: bool,
-    budget_us: int | None = None,
-) -> None:
-    """Work on a job in threads of this process, and tell how far it is."""
-    from disarray.cli.support.backfill_work import opened_kinds, work_on
-    from disarray.model.duration import SECOND
-
-    stop = stop_on_signals()
-    with opened_kinds(config, kind, stop=stop) as open_kind:
-        work_on(
-            context,
-            config,
-            job_id,
-            open_kind=open_kind,
-            stop=stop,
-            silent=as_json,
-            budget_seconds=None if budget_us is None else budget_us / SECOND,
-        )
-
-
-def _print_detached(job_id: int, *, as_json: bool) -> None:
-    from disarray.cli.support.backfill_report import detached_sentence
-
-    print_decision({"job_id": job_id}, [detached_sentence(job_id)], dry_run=False, as_json=as_json)

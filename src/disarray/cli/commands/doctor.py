@@ -175,7 +175,7 @@ def judge_database(inspection: ServerInspection) -> Iterator[Check]:
     else:
         yield Check("extensions", Verdict.NOTE, "no timescaledb: the timescale store uses plain partitions")
     found = (
-        f"the database is {inspection.clock_offset.total_seconds():+.3f} s off this host"
+        f"the database is {round(inspection.clock_offset.total_seconds(), 3) + 0.0:+.3f} s off this host"
         f" (± {inspection.round_trip.total_seconds() / 2:.3f} s)"
     )
     if abs(inspection.clock_offset) > WIDEST_CLOCK_OFFSET + inspection.round_trip / 2:

@@ -118,7 +118,7 @@ def send_test(context: typer.Context, name: Name, *, as_json: AsJson = False) ->
 @app.command()
 def send(context: typer.Context) -> None:
     """Send what is due, now; workers do so all the time."""
-    from disarray.control.instances import register_instance
+    from disarray.control.instances import register_command
     from disarray.queries.project import configured_datasets
     from disarray.sinks.hook_sending import HookSender
     from disarray.sinks.hook_settings import hook_settings, refuse_unusable_hooks
@@ -131,7 +131,7 @@ def send(context: typer.Context) -> None:
     tried = failed = 0
     with open_pool(config, application_name="disarray hook send") as pool:
         with pool.connection() as connection:
-            holder = register_instance(connection, "hook send")
+            holder = register_command(connection, "hook send")
         for hook in settings.hooks:
             sender = HookSender(pool=pool, holder=holder, hook=hook, allow=settings.allow)
             while (sent := sender.send_next()) is not None:

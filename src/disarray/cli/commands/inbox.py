@@ -92,7 +92,7 @@ def record(
 @app.command()
 def drain(context: typer.Context, *, as_json: AsJson = False) -> None:
     """Deliver what waits, now; workers do so every few seconds. What is delivered is queued like a file."""
-    from disarray.control.instances import register_instance
+    from disarray.control.instances import register_command
     from disarray.queries.project import configured_datasets
     from disarray.sources.inbox import Inbox, refuse_unreadable_inboxes
     from disarray.sources.landing import Landing
@@ -106,7 +106,7 @@ def drain(context: typer.Context, *, as_json: AsJson = False) -> None:
     refuse_unreadable_inboxes(landing, datasets)
     with open_pool(config, application_name="disarray inbox drain") as pool:
         with pool.connection() as connection:
-            holder = register_instance(connection, "inbox drain")
+            holder = register_command(connection, "inbox drain")
         inbox = Inbox(
             pool=pool, landing=landing, datasets=datasets, holder=holder, settings=inbox_settings(config)
         )

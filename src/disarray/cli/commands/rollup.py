@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.options import After, AsJson, InDataset, InZone, Limit, OfSubjectArgument
+from disarray.cli.support.options import After, AsJson, InDataset, InZone, Limit, OfChannel, OfSubjectArgument
 from disarray.cli.support.printing import print_following, print_json, print_pending_rebuilds
 from disarray.cli.support.project import control_session, open_project
 from disarray.cli.support.rendering import (
@@ -37,6 +37,7 @@ def rollup(
     to: Annotated[
         str | None, typer.Option("--to", help="Buckets that start before this instant; all if not given.")
     ] = None,
+    channel: OfChannel = None,
     dataset: InDataset = None,
     zone: InZone = None,
     as_json: AsJson = False,
@@ -54,6 +55,7 @@ def rollup(
             rollup=name,
             from_us=from_us,
             to_us=to_us,
+            channel=channel,
             dataset=dataset,
         )
     found, document = answer.subject, answer.document

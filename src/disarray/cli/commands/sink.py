@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,12 +18,24 @@ from disarray.cli.support.printing import (
 )
 from disarray.cli.support.project import control_session, decision
 from disarray.cli.support.rendering import counted, use_zone
+from disarray.cli.support.sink_deletes import counted_deletes
 from disarray.cli.support.text_tables import print_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 app = typer.Typer(
     no_args_is_help=True, help="Destinations: how far they have come, pause, resume, publish again."
 )
 
+AllowDeletes = Annotated[
+    bool,
+    typer.Option(
+        "--allow-deletes",
+        help="Let the target lose whatever this database does not know, however much it is; a destination that was "
+        "held back for that goes on.",
+    ),
+]
 Name = Annotated[str, typer.Argument(help="The destination, as disarray.toml names it.")]
 
 
@@ -69,7 +82,9 @@ def show(
     if sink.subjects_behind:
         behind = f"{counted(sink.lag_commits, 'commit')} of {counted(sink.subjects_behind, 'subject')}"
         lines.append(f"{behind} not loaded; the oldest is {sink.lag_seconds:.0f} s old.")
-    if sink.pause_reason is not None:
+    if sink.held_back:
+        lines.append(f"Held back: {sink.pause_reason}")
+    elif sink.pause_reason is not None:
         lines.append(f"Paused: {sink.pause_reason}. To go on: disarray sink resume {sink.name}")
     if sink.last_error is not None:
         lines.append(f"Nothing can be loaded: {sink.last_error}. It is tried again by itself.")
@@ -124,6 +139,7 @@ def republish(
     name: Name,
     *,
     subject: OfSubject = None,
+    allow_deletes: AllowDeletes = False,
     reason: Reason = BY_HAND,
     by: By,
     dry_run: DryRun = False,
@@ -131,12 +147,25 @@ def republish(
 ) -> None:
     """Load everything anew: whatever the target has, it becomes what is answered here.
 
-    Without --subject, rows of subjects that are not asked for are deleted from it as well. It is loaded as fast as
-    workers can. Where that is much, a backfill of kind republish does the same with a rate, progress, pause and a
-    verdict: see docs/backfill.md.
+    Without --subject, rows of subjects that are not asked for are deleted from it as well; --dry-run tells how many,
+    and more than sinks.most_deleted_percent of them are refused. It is loaded as fast as workers can. Where that is
+    much, a backfill of kind republish does the same with a rate, progress, pause and a verdict: see docs/backfill.md.
     """
+    deletes, sentence = None, None
+    if subject is None:
+        deletes, sentence = counted_deletes(context, name, allows_deletes=allow_deletes, dry_run=dry_run)
     _decide(
-        context, name, "republished", subject=subject, reason=reason, by=by, dry_run=dry_run, as_json=as_json
+        context,
+        name,
+        "republished",
+        subject=subject,
+        allows_deletes=allow_deletes,
+        details={"deletes": None if deletes is None else asdict(deletes)},
+        sentence=sentence,
+        reason=reason,
+        by=by,
+        dry_run=dry_run,
+        as_json=as_json,
     )
     if subject is None and not as_json:
         typer.echo(
@@ -177,14 +206,22 @@ def _decide(
     dry_run: bool,
     as_json: bool,
     subject: str | None = None,
+    allows_deletes: bool = False,
+    details: Mapping[str, object] | None = None,
+    sentence: str | None = None,
 ) -> None:
     from disarray.control.destinations import decide_destination
 
     with decision(context, dry_run=dry_run) as connection:
-        subjects = decide_destination(connection, name, what, reason=reason, by=by, subject_key=subject)
+        subjects = decide_destination(
+            connection, name, what, reason=reason, by=by, subject_key=subject, allows_deletes=allows_deletes
+        )
     print_decision(
-        {"destination": name, "decision": what, "subjects": subjects},
-        [f"{name} is {what}; that concerns {counted(subjects, 'subject')}."],
+        {"destination": name, "decision": what, "subjects": subjects, **(details or {})},
+        [
+            f"{name} is {what}; that concerns {counted(subjects, 'subject')}.",
+            *([] if sentence is None else [sentence]),
+        ],
         dry_run=dry_run,
         as_json=as_json,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Tables of other databases: how far they are read; pull, pause, reset, try one.",
+    help="Tables of other databases: how far they are read; pull, pause, reset, resync, try one.",
 )
 
 Name = Annotated[str, typer.Argument(help="A [[source]] of disarray.toml.")]
@@ -39,7 +39,7 @@ def list_(context: typer.Context, *, as_json: AsJson = False) -> None:
         "source": "pipeline_name",
         "table": "table_name",
         "rows": "rows_taken",
-        "up to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to),
+        "up to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to, each.watermark),
         "last rows": "last_delivered_at",
         "due": lambda each: "paused" if each.paused_at else each.next_pull_at,
         "error": "last_error",
@@ -86,8 +86,8 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
         "batch": lambda each: str(each.batch_no),
         "rows": "rows_taken",
         "files": "files",
-        "from": lambda each: each.cursor_from and _shown_cursor(each.cursor_from),
-        "to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to),
+        "from": lambda each: each.cursor_from and _shown_cursor(each.cursor_from, known.watermark),
+        "to": lambda each: each.cursor_to and _shown_cursor(each.cursor_to, known.watermark),
         "delivered": "delivered_at",
     }
     print_list(batches, columns, as_json=False, otherwise="Nothing was delivered yet.")
@@ -107,24 +107,24 @@ def run(
     """
     with extra_installed("worker", purpose="`source run`"):
         from disarray.cli.support.initial_loads import run_initial_load
-        from disarray.control.instances import register_instance
+        from disarray.control.instances import register_command
         from disarray.queries.project import configured_datasets, configured_sources
         from disarray.sources.landing import Landing
-        from disarray.sources.table_puller import TablePuller, refuse_unreadable_sources
+        from disarray.sources.table_puller import TablePuller, find_source, refuse_unreadable_sources
         from disarray.worker.process.local import open_pool
         from disarray.worker.process.pulling import sentence_of
 
     config = configuration(context)
     datasets = configured_datasets(config)
     sources = configured_sources(config, datasets)
+    source = find_source(sources, name)
     landing = Landing(config.landing_root)
     refuse_unreadable_sources(landing, sources, datasets.values())
     stop = stop_on_signals()
     with open_pool(config, application_name="disarray source run") as pool:
         with pool.connection() as connection:
-            holder = register_instance(connection, f"source run {name}")
+            holder = register_command(connection, f"source run {name}")
         puller = TablePuller(pool=pool, landing=landing, datasets=datasets, holder=holder, sources=sources)
-        source = puller.source(name)
         while not stop.is_set():
             pulled = list(puller.pull(source, is_asked_for=True))
             if not pulled:
@@ -213,6 +213,35 @@ def reset(
         as_json=as_json,
         watermark=watermark,
     )
+
+
+@app.command()
+def resync(
+    context: typer.Context,
+    name: Name,
+    *,
+    allow_deletes: Annotated[
+        bool, typer.Option("--allow-deletes", help="Also where more than a tenth of what counts would go.")
+    ] = False,
+    reason: Reason = BY_HAND,
+    by: By,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Read a table once more, whole, and take out what is gone there: deletes, and rows with another time or key.
+
+    Begins a backfill of kind resync and leaves it to the workers. Nothing changes before all of it is read and
+    compared; then each subject changes with one commit. See docs/backfill.md.
+    """
+    from disarray.cli.support.source_resync import plan_resync, start_resync
+
+    config = configuration(context)
+    source = _described(context, name)
+    with extra_installed("worker", purpose="`source resync`"):
+        if dry_run:
+            plan_resync(config, source, allow_deletes=allow_deletes, as_json=as_json)
+            return
+        start_resync(config, source, allow_deletes=allow_deletes, reason=reason, by=by, as_json=as_json)
 
 
 @app.command("try")
@@ -307,11 +336,12 @@ def _progress_sentence(source: TableSource, known: Source) -> str:
     from disarray.model.description.table_source import WatermarkKind
     from disarray.model.duration import format_duration
 
-    settled = _shown_cursor(known.settled[0]) if known.settled else "nothing yet"
     # Where a source cannot be read as it is described, it says itself how it is read instead.
-    match WatermarkKind(known.watermark or source.watermark):
+    kind = WatermarkKind(known.watermark or source.watermark)
+    settled = _shown_cursor(known.settled[0], kind) if known.settled else "nothing yet"
+    match kind:
         case WatermarkKind.BUFFER:
-            reached = known.cursor_to and _shown_cursor(known.cursor_to)
+            reached = known.cursor_to and _shown_cursor(known.cursor_to, kind)
             again = (
                 f"{source.buffer:,} numbers" if source.has_counted_buffer else format_duration(source.buffer)
             )
@@ -327,12 +357,17 @@ def _progress_sentence(source: TableSource, known: Source) -> str:
             assert_never(other)
 
 
-def _shown_cursor(value: str) -> str:
+def _shown_cursor(value: str, watermark: str | None) -> str:
     """A time to the second, a number as it is."""
     from datetime import UTC, datetime
 
     from disarray.cli.support.rendering import shown_moment
+    from disarray.model.description.table_source import WatermarkKind
 
+    # Eight digits are a date as well, as ISO 8601 has it. The column of a buffer is of either kind, and no time that a
+    # database writes is digits alone.
+    if watermark == WatermarkKind.SEQUENCE or value.removeprefix("-").isdecimal():
+        return value
     try:
         instant = datetime.fromisoformat(value)
     except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from datetime import datetime, timedelta
@@ -13,10 +12,12 @@ import typer
 
 from disarray.cli.support.project import configuration, control_session
 from disarray.cli.support.rendering import conflicts_line, counted
+from disarray.cli.support.signals import interrupted
 from disarray.cli.support.terminal import open_console
 from disarray.cli.support.text_tables import Table, drawn_parts, is_terminal, print_parts
 
 if TYPE_CHECKING:
+    import threading
     from collections.abc import Callable, Iterator
 
     from disarray.config import Config
@@ -45,8 +46,8 @@ def status(
     if not watch:
         show(first)
         return
-    with suppress(KeyboardInterrupt):
-        _watch(configuration(context), first, show if as_json or not is_terminal() else None)
+    with interrupted() as is_over, suppress(KeyboardInterrupt):
+        _watch(configuration(context), first, show if as_json or not is_terminal() else None, is_over)
 
 
 def _look(connection: Connection) -> Status:
@@ -77,6 +78,8 @@ def _look(connection: Connection) -> Status:
                 "lag_commits": each.lag_commits,
                 "lag_seconds": each.lag_seconds,
                 "last_error": each.last_error,
+                "pause_reason": each.pause_reason,
+                "held_back": each.is_held_back,
             }
             for each in list_destinations(connection)
         ],
@@ -105,7 +108,12 @@ def _print_tables(status: Status) -> None:
     print_parts(describe(status))
 
 
-def _watch(config: Config, first: Status, show: Callable[[Status], None] | None) -> None:
+def _watch(
+    config: Config,
+    first: Status,
+    show: Callable[[Status], None] | None,
+    is_over: threading.Event,
+) -> None:
     """Show one status after another; without a way to show them, on a terminal in place."""
     from disarray.control.connections import open_pool
     from disarray.control.retries import call_idempotent
@@ -117,8 +125,7 @@ def _watch(config: Config, first: Status, show: Callable[[Status], None] | None)
         _terminal_in_place() if show is None else _as_it_is(show) as update,
     ):
         update(first)
-        while True:
-            time.sleep(REFRESH_SECONDS)
+        while not is_over.wait(REFRESH_SECONDS):
             update(call_idempotent(pool, _look))
 
 
@@ -205,7 +212,7 @@ def describe(status: Status) -> Iterator[Table | str]:
 def _verified(verification: Status) -> Iterator[list[str]]:
     """What `verify` last said of each subject; nothing where it never ran."""
     if verification["last_started_at"] is not None:
-        names = ("different", "unproven", "not_final", "never")
+        names = ("identical_in_part", "different", "unproven", "not_final", "never")
         others = ", ".join(f"{verification[f'subjects_{name}']} {name.replace('_', ' ')}" for name in names)
         yield ["verified", f"{verification['subjects_identical']} identical", others]
 
@@ -233,8 +240,10 @@ def _sinks(sinks: list[Status]) -> Iterator[str]:
     for each in sinks:
         if each["state"] != "current":
             lag = f"{counted(each['lag_commits'], 'commit')} behind, {each['lag_seconds']:.0f} s"
-            why = f": {each['last_error']}" if each["last_error"] else ""
-            yield f"Destination {each['name']} is {each['state']}, {lag}{why}. See: disarray sink show {each['name']}"
+            reason = each["pause_reason"] or each["last_error"]
+            why = f": {reason}" if reason else ""
+            state = "held back" if each["held_back"] else each["state"]
+            yield f"Destination {each['name']} is {state}, {lag}{why}. See: disarray sink show {each['name']}"
 
 
 def _side_effects(effects: Status) -> Iterator[str]:

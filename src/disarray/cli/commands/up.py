@@ -52,8 +52,11 @@ def up(
         raise typer.BadParameter(
             "there is an exit code to change with --once only", param_hint="--allow-waiting"
         )
-    # With --once the summary tells it all, on standard output.
-    start_logging("warning" if once and log_level == "info" else log_level, as_json=json_logs)
+    if once and log_level == "info":
+        # The summary tells it all, on standard output: also which files are refused, and which roots cannot be read.
+        start_logging("warning", as_json=json_logs, errors_only=["disarray.agent.agent"])
+    else:
+        start_logging(log_level, as_json=json_logs)
     stop = stop_on_signals()
     with extra_installed("all", purpose="`up`"):
         from disarray.agent.state import STATE_FILE, StateFile

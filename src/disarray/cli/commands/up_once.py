@@ -55,7 +55,9 @@ class Summary:
     @property
     def is_all_well(self) -> bool:
         """Whether everything that there is, is in."""
-        is_loaded = all(each["state"] in ("current", "paused") for each in self.sinks)
+        is_loaded = all(
+            each["state"] in ("current", "paused") and not each["held_back"] for each in self.sinks
+        )
         return self.state.is_clear and is_loaded and not self.stopped and not self.unread_sources
 
     @property
@@ -196,7 +198,7 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
     given_up = counted(state.count("failed"), "file")
     left_out = (
         f"{state.count('unmatched'):,} without a dataset, {state.count('refused'):,} refused, "
-        f"{state.count('rejected'):,} without a reading"
+        f"{state.count('rejected', 'headerless'):,} without a reading"
     )
     yield Table(
         ["", ""],
@@ -242,8 +244,9 @@ def _described(place: Workplace, summary: Summary) -> Iterator[Table | str]:
     if summary.conflicts["readings"]:
         yield conflicts_line(summary.conflicts)
     for each in summary.sinks:
-        if each["state"] not in ("current", "paused"):
-            reason = f": {each['last_error']}" if each["last_error"] else ""
+        if each["state"] not in ("current", "paused") or each["held_back"]:
+            why = each["pause_reason"] or each["last_error"]
+            reason = f": {why}" if why else ""
             commits = counted(each["lag_commits"], "commit")
             yield f"Destination {each['name']} is {commits} behind{reason}. See: disarray sink show {each['name']}"
     yield from waiting.described(state)

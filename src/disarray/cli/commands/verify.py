@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -119,6 +119,7 @@ def verify(
     with control_session(context) as connection:
         record = _record(connection, asked, resume=resume)
         asked = dict(record.selection)
+        hooks = _Hooks(connection, record)
         _print_step("starting Spark")
         session = start_session(config.spark_settings, log_file=config.state_dir / "spark.log")
         try:
@@ -136,6 +137,7 @@ def verify(
                 ),
                 budget_seconds=asked.get("budget_seconds"),
                 record=record,
+                on_found=hooks.tell,
                 on_step=_print_step,
             )
         finally:
@@ -143,10 +145,9 @@ def verify(
         if subject is not None and not report.files and not report.readings:
             # A misspelt name has nothing that differs: without this it would be told as identical.
             find_subjects(connection, datasets, subject_key=subject, dataset=dataset)
-        allowed = asked.get("allow_vanished", False)
-        is_identical = report.is_identical(allow_vanished=allowed)
+        is_identical = report.is_identical(allow_vanished=asked.get("allow_vanished", False))
         if not is_identical:
-            _note_failure(connection, report, record, allow_vanished=allowed)
+            hooks.tell(report)
     if as_json:
         print_json(as_document(report, is_identical=is_identical))
     else:
@@ -185,19 +186,31 @@ def _record(connection: Connection, asked: Mapping[str, Any], *, resume: bool) -
     return VerificationRecord(found.verification_id, found.selection, allow_vanished=allowed, is_resumed=True)
 
 
-def _note_failure(
-    connection: Connection, report: VerificationReport, record: VerificationRecord, *, allow_vanished: bool
-) -> None:
-    """Let hooks be told. What speaks against that is told, and the report is printed all the same."""
-    from disarray.errors import ControlError
-    from disarray.sinks.hook_verification import note_failed_verification
+@dataclass
+class _Hooks:
+    """Who is told of what a run finds, as soon as it is found: a run that is broken off has told it."""
 
-    try:
-        note_failed_verification(
-            connection, report, verification_id=record.verification_id, allow_vanished=allow_vanished
-        )
-    except ControlError as error:
-        _print_step(f"no hook is told of this: {error}")
+    connection: Connection
+    record: VerificationRecord
+    _is_refused: bool = False
+
+    def tell(self, report: VerificationReport) -> None:
+        """Let hooks be told. What speaks against that is told once, and the report is printed all the same."""
+        from disarray.errors import ControlError
+        from disarray.sinks.hook_verification import note_failed_verification
+
+        if self._is_refused:
+            return
+        try:
+            note_failed_verification(
+                self.connection,
+                report,
+                verification_id=self.record.verification_id,
+                allow_vanished=self.record.allow_vanished,
+            )
+        except ControlError as error:
+            self._is_refused = True
+            _print_step(f"no hook is told of this: {error}")
 
 
 def _print_step(what: str) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from disarray.cli.support.printing import print_decision, print_json
 from disarray.cli.support.rendering import counted, shown_instant, shown_moment
 
 if TYPE_CHECKING:
@@ -81,6 +84,9 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
         written = f"{counted(job.rows_written, 'row')} written"
         yield f"  subjects     {job.rows_done:,} of {job.rows_estimated:,} loaded anew, {written}"
         yield f"{chunks_text}; the next has {counted(job.chunk_rows, 'subject')}"
+    elif job.kind == "resync":
+        yield f"  rows         {job.rows_done:,} of about {job.rows_estimated:,}: each is read, compared and taken in"
+        yield f"{chunks_text}; the next has {job.chunk_rows:,} rows"
     else:
         yield f"  rows         {job.rows_done:,} of {job.rows_estimated:,} done, {job.rows_written:,} written"
         yield f"  read again   {counted(job.rows_read_again, 'row')} that somebody changed meanwhile"
@@ -102,6 +108,8 @@ def job_lines(job: BackfillDetails) -> Iterator[str]:
     yield f"  verdict      {job.verdict}: {compared}"
     if job.kind == "replay" and not details["chunks"]:
         yield "               nothing is stored of what was asked for, so nothing could differ"
+    if job.kind == "resync" and details["rows_changed_since"]:
+        yield "               others changed the table meanwhile: pulls take what they see, the next resync the rest"
     for sentence in (*details["failed"], *details["changed"]):
         yield f"               {sentence}"
 
@@ -143,6 +151,20 @@ def applied_sentences(applied: Applied) -> list[str]:
             "which are too many for one replay. Check again after it"
         )
     return found
+
+
+def print_plan(plan: BackfillPlan, *, as_json: bool) -> None:
+    """What a job would do."""
+    if as_json:
+        print_json(plan)
+        return
+    for line in plan_lines(plan):
+        typer.echo(line)
+
+
+def print_detached(job_id: int, *, as_json: bool) -> None:
+    """Where to look after a job that was just left to the workers."""
+    print_decision({"job_id": job_id}, [detached_sentence(job_id)], dry_run=False, as_json=as_json)
 
 
 def detached_sentence(job_id: int) -> str:

@@ -13,6 +13,7 @@ import typer
 from disarray.cli.support.printing import print_json
 from disarray.cli.support.project import control_session, database_dsn, extra_installed
 from disarray.cli.support.rendering import use_zone
+from disarray.cli.support.signals import stop_on_signals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -41,10 +42,11 @@ def opened_kinds(
     """
     from disarray.backfill.job_session import open_in_database
 
-    if kind == "republish":
-        with extra_installed("worker", purpose="a republish"):
+    if kind in ("republish", "resync"):
+        with extra_installed("worker", purpose=f"a {kind}"):
             from disarray.worker.process.backfill_kinds import project_kinds
-        with project_kinds(config) as kinds:
+        ended = threading.Event() if stop is None else stop
+        with project_kinds(config, ended.is_set) as kinds:
             yield kinds
         return
     if kind not in ("replay", "rebuild"):
@@ -69,6 +71,31 @@ def opened_kinds(
         yield subject_kinds(means if stop is None else replace(means, is_over=stop.is_set))
 
 
+def work_here(
+    context: typer.Context,
+    config: Config,
+    job_id: int,
+    kind: str,
+    *,
+    as_json: bool,
+    budget_us: int | None = None,
+) -> None:
+    """Work on a job in threads of this process, and tell how far it is."""
+    from disarray.model.duration import SECOND
+
+    stop = stop_on_signals()
+    with opened_kinds(config, kind, stop=stop) as open_kind:
+        work_on(
+            context,
+            config,
+            job_id,
+            open_kind=open_kind,
+            stop=stop,
+            silent=as_json,
+            budget_seconds=None if budget_us is None else budget_us / SECOND,
+        )
+
+
 def work_on(
     context: typer.Context,
     config: Config,
@@ -81,13 +108,13 @@ def work_on(
 ) -> None:
     """Work on a job in threads of this process until it has ended, `stop` is set, or the time is up."""
     from disarray.backfill.serving_jobs import JobServer
-    from disarray.control.instances import register_instance
+    from disarray.control.instances import register_command
     from disarray.queries.backfills import show_backfill
 
     failures: list[BaseException] = []
     with control_session(context) as connection:
         job = show_backfill(connection, job_id=job_id)
-        holder = register_instance(connection, instance_of(job_id))
+        holder = register_command(connection, instance_of(job_id))
         server = JobServer(
             dsn=database_dsn(config), holder=holder, lease_seconds=lease_seconds(config), open_kind=open_kind
         )

@@ -239,11 +239,11 @@ def _sentences(trial: Trial) -> Iterator[str]:
 
 def _key_sentence(trial: Trial) -> str:
     seen = trial.seen
-    beside = "event time and channel" if seen.channel else "event time"
+    beside, are = ("event time and channel", "are") if seen.channel else ("event time", "is")
     if seen.key is None:
         return f"all columns (the default): no single column beside {beside} tells all readings apart"
     if not seen.key:
-        return f"\\[]: {beside} is enough to tell all readings apart"
+        return f"\\[]: {beside} {are} enough to tell all readings apart"
     return f"{seen.key[0]}: beside {beside} it tells all readings apart"
 
 

@@ -6,11 +6,14 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from disarray.model.printable import visible_json
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -42,12 +45,13 @@ class JsonLines(logging.Formatter):
         return visible_json(json.dumps(line, ensure_ascii=False))
 
 
-def start_logging(level: str, *, as_json: bool = False) -> None:
-    """Send log lines to standard error from now on."""
+def start_logging(level: str, *, as_json: bool = False, errors_only: Collection[str] = ()) -> None:
+    """Send log lines to standard error from now on; of some loggers, no warnings."""
     if level not in LEVELS:
         raise typer.BadParameter(f"{level!r} is none of: {', '.join(LEVELS)}", param_hint="--log-level")
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines() if as_json else PlainLines("%(asctime)s %(levelname)s %(message)s"))
+    handler.addFilter(lambda record: record.levelno >= logging.ERROR or record.name not in errors_only)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # These tell every step of every attempt, and call a lost connection an error; what matters our own lines say.
     for noisy in ("pika", "psycopg.pool", "py4j", "py4j.java_gateway", "py4j.clientserver"):

@@ -42,6 +42,7 @@ InZone = Annotated[
     str | None,
     typer.Option("--zone", help="Show instants in this zone, such as Europe/Berlin; JSON stays in UTC."),
 ]
+JobId = Annotated[int, typer.Argument(help="The number of the job, as list shows it.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")]
 OfChannel = Annotated[str | None, typer.Option("--channel", help="One series of many; all if not given.")]
 OfDataset = Annotated[str | None, typer.Option("--dataset", help="Only this dataset.")]

@@ -5,7 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # Whoever waits for the event looks up so often: a signal may be taken by another thread, and then its handler runs
 # only when the main thread wakes up.
@@ -28,3 +32,23 @@ def stop_on_signals() -> threading.Event:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     return stop
+
+
+@contextmanager
+def interrupted() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, beside the KeyboardInterrupt that it raises.
+
+    Where it happens to be raised in a finalizer or a callback, Python prints the exception and goes on: whoever looks
+    at the event in between ends all the same. It is taken also where the process was started with SIGINT ignored.
+    """
+    is_over = threading.Event()
+
+    def on_signal(_number: int, _frame: Any) -> None:
+        is_over.set()
+        raise KeyboardInterrupt
+
+    former = signal.signal(signal.SIGINT, on_signal)
+    try:
+        yield is_over
+    finally:
+        signal.signal(signal.SIGINT, former)

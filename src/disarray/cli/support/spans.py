@@ -76,8 +76,8 @@ def ledger_span(noted: Restatement) -> Span:
     )
 
 
-def describe_spans(spans: Sequence[Span], *, verb: str) -> str:
-    """What became, or would become, of the values of one series, the span that reaches furthest first."""
+def describe_spans(spans: Sequence[Span], *, verb: str, most: int = SHOWN_SPANS) -> str:
+    """What became, or would become, of the values of one series: the span that reaches furthest, and the next ones."""
     *others, last = spans
     text = _span(last, verb)
     if others and last.delta is not None and _is_ramp(others[-1], last):
@@ -85,10 +85,8 @@ def describe_spans(spans: Sequence[Span], *, verb: str) -> str:
         way = "rising" if last.delta > 0 else "falling"
         text += f"; {way} to it from {_short(ramp.from_us)} on"
     rest = [_span(span, verb) for span in reversed(others)]
-    more = len(rest) - SHOWN_SPANS
-    return "; ".join(
-        [text, *rest[:SHOWN_SPANS], *([f"and {counted(more, 'more span')}"] if more > 0 else [])]
-    )
+    more = len(rest) - most
+    return "; ".join([text, *rest[:most], *([f"and {counted(more, 'more span')}"] if more > 0 else [])])
 
 
 def _is_ramp(span: Span, last: Span) -> bool:

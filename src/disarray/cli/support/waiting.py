@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from disarray.cli.support.rendering import counted
 from disarray.model.matching import matches_glob
+from disarray.model.uris import file_uri
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -57,7 +58,11 @@ _SENTENCES: Mapping[str, Callable[[str, str], str]] = {
         f"{file} gave no reading: {counted(int(why), 'row')} rejected, none kept. "
         f"See: disarray files show {shlex.quote(file)}; mend the dataset, or: disarray files blacklist"
     ),
-    "refused": lambda file, why: f"{file} is refused: {why}",
+    "headerless": lambda file, why: (
+        f"{file} gave no reading: none of its {counted(int(why), 'line')} is the header that its dataset waits for. "
+        f"See: disarray formats try {shlex.quote(file)}; mend the dataset, or its 'files'"
+    ),
+    "refused": lambda file, why: f"{file} is refused: {why.removeprefix(f'{file_uri(file)} ')}",
     "unmatched": lambda file, _: (
         f"{file} matches no dataset. Widen 'files' of one, add one (disarray formats try {shlex.quote(file)}), "
         "or name it in agent.ignore"

@@ -56,7 +56,9 @@ class CarriedBases:
                 replays.carry_bases(
                     self.connection,
                     self.dataset,
-                    [_document(each) for each in (*seeds, *batch)],
+                    self.subject_key,
+                    batch,
+                    seeds,
                     frontier_us=frontier_us,
                 ),
                 key=lambda row: (row["metric"], row["channel"], row["segment_us"], row["piece"]),
@@ -111,7 +113,3 @@ def _series(row: Row) -> _Series:
 
 def _key(row: Row) -> tuple[str, str, int, int]:
     return row["metric"], row["channel"], row["segment_us"], row["piece"]
-
-
-def _document(row: Row) -> Row:
-    return {name: value for name, value in row.items() if name not in ("dataset", "subject_key")}

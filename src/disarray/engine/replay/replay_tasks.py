@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
 # So many are listed of one segment; all of them are counted.
 MAX_LISTED = 20
-SUMMARIES = Comparison(("metric", "channel", "segment_us", "piece"), SUMMARY_SCHEMA)
+SUMMARIES = Comparison(
+    ("metric", "channel", "segment_us", "piece"), SUMMARY_SCHEMA, not_always_known=frozenset({"reset_us"})
+)
 ROLLUP_PARTS = Comparison(("rollup", "aggregate", "channel", "bucket_us", "segment_us"), ROLLUP_SCHEMA)
 COMPARED_OF_SEGMENTS = ("readings", "first_us", "last_us", "digest")
 

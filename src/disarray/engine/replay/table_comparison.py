@@ -30,6 +30,8 @@ class Comparison:
 
     keys: tuple[str, ...]
     schema: pa.Schema
+    # Columns in which a stored NULL says nothing: of rows from before there was such a column.
+    not_always_known: frozenset[str] = frozenset()
 
     def table(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Rows of the catalog in the shape that kernels give."""
@@ -48,7 +50,8 @@ class Comparison:
                 continue
             for name, old in before[key].items():
                 new = after[key][name]
-                if not is_same_value(old, new):
+                is_unknown = old is None and name in self.not_always_known
+                if not is_unknown and not is_same_value(old, new):
                     yield ValueDifference(key, name, old, new)
 
     def _sorted(self, table: pa.Table) -> pa.Table:

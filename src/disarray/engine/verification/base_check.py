@@ -51,6 +51,7 @@ class SubjectChain:
     sealed: frozenset[int]
     selection: Selection
     stale_from_us: int | None
+    block_us: int | None  # how long its blocks of segments are
 
     @property
     def weight(self) -> int:
@@ -102,7 +103,11 @@ def _check_chain(chain: SubjectChain, stored: pa.Table, dataset: Dataset) -> lis
     histories = []
     for metric in dataset.metrics:
         own = _of(segments, metric).sort_by(SERIES_ORDER)
-        linked.append(linked_columns(own, link(own, metric), metric).select(SUMMARIES.schema.names))
+        linked.append(
+            linked_columns(own, link(own, metric, block_us=chain.block_us), metric).select(
+                SUMMARIES.schema.names
+            )
+        )
         if is_whole:
             histories += _history_differences(chain, metric, stored, ranges, ends, dataset=dataset)
     recomputed = pa.concat_tables(linked)

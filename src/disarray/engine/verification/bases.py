@@ -1,7 +1,8 @@
 """What each piece of a history continues from: junctions and bases from summaries, one fold for each island.
 
 An island is a run of pieces of one channel without a reset between them. The same code chains segments, which gives
-what the catalog keeps, and ranges of segments, which gives the values of a whole history.
+what the catalog keeps (there each block of segments is folded from its own beginning, and its base added to all of it),
+and ranges of segments, which gives the values of a whole history.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 
 from disarray.engine.verification.canonical_order import ranks
 from disarray.engine.verification.grouped_folds import fold_groups
-from disarray.engine.verification.metrics import FOLDS, area_between, increase_between
+from disarray.engine.verification.metric_kinds import ADDS_STEPS, FOLDS, Pairs, steps_between
 from disarray.model.description.format import ColumnType
 from disarray.model.description.metrics import MetricKind
 
@@ -44,8 +45,18 @@ def number_kind(metric: Metric) -> str:
     return "int" if metric.type is ColumnType.INT64 else "float"
 
 
-def link(summaries: pa.Table, metric: Metric) -> Linked:
-    """Chain the summaries of one metric, sorted by SERIES_ORDER."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Folds:
+    """By summary: base and value before it, where there is one."""
+
+    base: NDArray[Any]
+    has_base: NDArray[np.bool_]
+    before: NDArray[Any]
+    has_before: NDArray[np.bool_]
+
+
+def link(summaries: pa.Table, metric: Metric, *, block_us: int | None = None) -> Linked:
+    """Chain the summaries of one metric, sorted by SERIES_ORDER; with a length of blocks, block by block."""
     count = summaries.num_rows
     begins = _island_begins(summaries)
     index = np.arange(count)
@@ -55,26 +66,137 @@ def link(summaries: pa.Table, metric: Metric) -> Linked:
     prior = np.concatenate([[-1], latest[:-1]])[:count]
     prior = np.where(prior >= island, prior, -1)
     total, has_total = _numbers(summaries, f"total_{number_kind(metric)}")
-    former, has_former = _shifted(total), _shifted(has_total) & ~begins
-    starts = np.flatnonzero(begins)
     with np.errstate(all="ignore"):
         junction = _junctions(summaries, metric, prior)
         magnitude = _shifted(_numbers(summaries, "magnitude")[0])
         sizes = np.where(begins, 0.0, magnitude + np.abs(junction.astype(np.float64)))
-        magnitude_before, _ = fold_groups(np.add, sizes, starts)
-        if metric.kind.is_extreme:
-            base, is_there = _running_extreme(metric, former, has_former, starts)
-            before = base
+        magnitude_before, _ = fold_groups(np.add, sizes, np.flatnonzero(begins))
+        if block_us is None or not count:
+            folds = _fold(metric, total, has_total, junction, begins)
         else:
-            element = np.where(begins, np.zeros_like(total), former + junction)
-            base, is_there = fold_groups(np.add, element, starts)
-            before = np.where(begins, base, _shifted(base) + former)
+            blocks = _Blocks.of(summaries, metric, block_us=block_us, begins=begins, prior=prior)
+            folds = blocks.fold(total, has_total, junction)
     return Linked(
         prior=prior,
-        base=pa.array(base, mask=~is_there),
-        before=pa.array(before, mask=~is_there),
+        base=pa.array(folds.base, mask=~folds.has_base),
+        before=pa.array(folds.before, mask=~folds.has_before),
         magnitude_before=magnitude_before,
     )
+
+
+def _fold(
+    metric: Metric,
+    total: NDArray[Any],
+    has_total: NDArray[np.bool_],
+    junction: NDArray[Any],
+    begins: NDArray[np.bool_],
+) -> _Folds:
+    starts = np.flatnonzero(begins)
+    former, has_former = _shifted(total), _shifted(has_total) & ~begins
+    if metric.kind.is_extreme:
+        base, is_there = _running_extreme(metric, former, has_former, starts)
+        return _Folds(base=base, has_base=is_there, before=base, has_before=is_there)
+    element = np.where(begins, np.zeros_like(total), former + junction)
+    base, is_there = fold_groups(np.add, element, starts)
+    before = np.where(begins, base, _shifted(base) + former)
+    return _Folds(base=base, has_base=is_there, before=before, has_before=is_there)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Blocks:
+    """Where blocks begin in summaries that are in the order of series, and what of them their bases reach."""
+
+    metric: Metric
+    starts: NDArray[np.int64]
+    begins: NDArray[np.bool_]  # by summary: an island, or a block
+    is_new: NDArray[np.bool_]  # by block: an island begins with it
+    is_reached: NDArray[np.bool_]  # by summary: no reset since its block began
+    first_point: NDArray[np.int64]  # by block, of what is reached; -1 for none
+    has_earlier: NDArray[np.bool_]  # by summary: a point of its block and island lies before it
+    has_points: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls,
+        summaries: pa.Table,
+        metric: Metric,
+        *,
+        block_us: int,
+        begins: NDArray[np.bool_],
+        prior: NDArray[np.int64],
+    ) -> _Blocks:
+        index = np.arange(len(begins))
+        number = summaries.column("segment_us").to_numpy() // block_us
+        channel = ranks(summaries.column("channel"))
+        opens = np.ones(len(begins), dtype=np.bool_)
+        opens[1:] = (number[1:] != number[:-1]) | (channel[1:] != channel[:-1])
+        starts = np.flatnonzero(opens)
+        of_block = np.cumsum(opens) - 1
+        resets = np.cumsum(begins & ~opens)
+        is_reached = resets == resets[starts][of_block]
+        has_points = summaries.column("points").to_numpy() > 0
+        places = np.where(is_reached & has_points, index, len(index))
+        first_point = np.minimum.reduceat(places, starts)
+        return cls(
+            metric=metric,
+            starts=starts,
+            begins=begins | opens,
+            is_new=begins[starts],
+            is_reached=is_reached,
+            first_point=np.where(first_point < len(index), first_point, -1),
+            has_earlier=prior >= starts[of_block],
+            has_points=has_points,
+        )
+
+    def fold(self, total: NDArray[Any], has_total: NDArray[np.bool_], junction: NDArray[Any]) -> _Folds:
+        """Each block from its own beginning, then the base of the block before what lies between."""
+        own = _fold(self.metric, total, has_total, np.where(self.has_earlier, junction, 0), self.begins)
+        ends = np.append(self.starts[1:], len(total)) - 1
+        block = np.zeros((2, len(self.starts)), dtype=total.dtype)  # base, before
+        has_block = np.zeros(len(self.starts), dtype=np.bool_)
+        base, has_base = own.base[0], False
+        for at, (start, end) in enumerate(zip(self.starts.tolist(), ends.tolist(), strict=True)):
+            if self.is_new[at]:
+                has_base = not self.metric.kind.is_extreme
+                base = total.dtype.type(0)
+                block[:, at], has_block[at] = base, has_base
+            else:
+                last = start - 1
+                before, has_base = self._joined(base, has_base, total[last], has_total[last])
+                step = junction[self.first_point[at]] if self.first_point[at] >= 0 else junction.dtype.type(0)
+                is_sum = not self.metric.kind.is_extreme
+                base = base + (total[last] + step) if is_sum else before
+                block[:, at], has_block[at] = (base, before), has_base
+            if self.is_reached[end]:
+                base, has_base = self._joined(base, has_base, own.base[end], own.has_base[end])
+            else:
+                base, has_base = own.base[end], bool(own.has_base[end])
+        lengths = np.diff(self.starts, append=len(total))
+        bases, befores, has_blocks = (np.repeat(each, lengths) for each in (*block, has_block))
+        return _Folds(
+            **self._reached(
+                "base", np.where(self.has_points | self.has_earlier, bases, befores), has_blocks, own
+            ),
+            **self._reached("before", np.where(self.has_earlier, bases, befores), has_blocks, own),
+        )
+
+    def _reached(
+        self, name: str, ground: NDArray[Any], has_ground: NDArray[np.bool_], own: _Folds
+    ) -> dict[str, NDArray[Any]]:
+        offset, has_offset = getattr(own, name), getattr(own, f"has_{name}")
+        joined, is_there = self._joined(ground, has_ground, offset, has_offset)
+        return {
+            name: np.where(self.is_reached, joined, offset),
+            f"has_{name}": np.where(self.is_reached, is_there, has_offset),
+        }
+
+    def _joined(self, left: Any, has_left: Any, right: Any, has_right: Any) -> tuple[Any, Any]:
+        if not self.metric.kind.is_extreme:
+            return left + right, has_left & has_right
+        extreme = FOLDS[self.metric.kind](left, right)
+        return np.where(has_left & has_right, extreme, np.where(has_left, left, right))[
+            ()
+        ], has_left | has_right
 
 
 def linked_columns(summaries: pa.Table, linked: Linked, metric: Metric) -> pa.Table:
@@ -112,22 +234,20 @@ def _junctions(summaries: pa.Table, metric: Metric, prior: NDArray[np.int64]) ->
     first, _ = _numbers(summaries, f"first_{kind}")
     first_us, has_first = _numbers(summaries, "first_us")
     none = np.zeros_like(first)
-    if metric.kind not in (MetricKind.INCREASE, MetricKind.INTEGRAL) or not len(prior):
+    if not ADDS_STEPS[metric.kind] or not len(prior):
         return none
-    earlier = _numbers(summaries, f"last_{kind}")[0][prior]
-    if metric.kind is MetricKind.INCREASE:
-        step, _ = increase_between(earlier, first)
-    else:
-        assert metric.max_gap_us is not None
-        elapsed_us = first_us - _numbers(summaries, "last_us")[0][prior]
-        breaks = ranks(
-            pa.chunked_array(
-                [*summaries.column("first_break").chunks, *summaries.column("last_break").chunks], pa.string()
-            )
+    breaks = ranks(
+        pa.chunked_array(
+            [*summaries.column("first_break").chunks, *summaries.column("last_break").chunks], pa.string()
         )
-        is_unbroken = breaks[: len(prior)] == breaks[len(prior) :][prior]
-        area = area_between(metric.method, earlier, first, elapsed_us)
-        step = np.where((elapsed_us <= metric.max_gap_us) & is_unbroken, area, 0.0)
+    )
+    pairs = Pairs(
+        earlier=_numbers(summaries, f"last_{kind}")[0][prior],
+        later=first,
+        elapsed_us=first_us - _numbers(summaries, "last_us")[0][prior],
+        is_broken=breaks[: len(prior)] != breaks[len(prior) :][prior],
+    )
+    step, _ = steps_between(metric, pairs)
     return np.where((prior >= 0) & has_first, step, none)
 
 

@@ -38,6 +38,8 @@ class Comparison:
 
     keys: pa.Schema
     values: pa.Schema
+    # Columns in which a stored NULL says nothing: of rows from before there was such a column.
+    not_always_known: frozenset[str] = frozenset()
 
     @property
     def schema(self) -> pa.Schema:
@@ -61,10 +63,11 @@ SUMMARIES = Comparison(
         texts=["first_break", "first_reset", "last_break", "last_reset", "prior_break"],
         ints=[
             *("readings", "points", "total_int", "first_us", "first_int", "last_us", "last_int"),
-            *("base_int", "before_int", "prior_us", "prior_int"),
+            *("base_int", "before_int", "prior_us", "prior_int", "reset_us"),
         ],
         floats=["total_float", "first_float", "last_float", "base_float", "before_float", "prior_float"],
     ),
+    frozenset({"reset_us"}),
 )
 ROLLUP_PARTS = Comparison(
     _schema(texts=["subject_key", "rollup", "aggregate", "channel"], ints=["bucket_us", "segment_us"]),
@@ -122,7 +125,10 @@ def _differing(
     differs = alone.copy()
     exact_left, exact_right = exact_bits(left), exact_bits(right)
     for name in comparison.values.names:
-        differs |= ~_equal(exact_left.column(name), exact_right.column(name))
+        equal = _equal(exact_left.column(name), exact_right.column(name))
+        if name in comparison.not_always_known:
+            equal |= left.column(name).is_null().to_numpy()
+        differs |= ~equal
     for row in np.flatnonzero(differs)[:MAX_LISTED].tolist():
         side = right if pairs[0][row] < 0 else left
         key = {name: side.column(name)[row].as_py() for name in names}
@@ -132,7 +138,7 @@ def _differing(
             continue
         for name in comparison.values.names:
             first, second = left.column(name)[row].as_py(), right.column(name)[row].as_py()
-            if not is_same(first, second):
+            if not is_same(first, second) and (first is not None or name not in comparison.not_always_known):
                 yield key, name, first, second
 
 

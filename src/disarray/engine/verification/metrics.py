@@ -6,30 +6,22 @@ The same code serves a segment and a whole history: what differs is where the re
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.engine.verification.grouped_folds import fold_groups
+from disarray.engine.verification.metric_kinds import ADDS_STEPS, FOLDS, Pairs, steps_between
 from disarray.model.description.format import ColumnType
-from disarray.model.description.metrics import SMALLEST_HEIGHT, IntegralMethod, MetricKind
+from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from disarray.engine.verification.history import History
     from disarray.model.description.metrics import Metric
-
-FOLDS: dict[MetricKind, np.ufunc] = {
-    MetricKind.SUM: np.add,
-    MetricKind.COUNT: np.add,
-    MetricKind.INTEGRAL: np.add,
-    MetricKind.INCREASE: np.add,
-    MetricKind.MIN: np.minimum,
-    MetricKind.MAX: np.maximum,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,49 +83,18 @@ def _steps(
 ) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """What each point adds, and whether its type can hold that."""
     fits = np.ones(len(rows), dtype=np.bool_)
-    match metric.kind:
-        case MetricKind.SUM | MetricKind.COUNT | MetricKind.MIN | MetricKind.MAX:
-            return values, fits
-        case MetricKind.INTEGRAL:
-            assert metric.max_gap_us is not None
-            elapsed_us = np.diff(history.event_us[rows])
-            bridged = (elapsed_us <= metric.max_gap_us) & ~history.changes(metric.break_on, rows)
-            between = np.where(bridged, area_between(metric.method, values[:-1], values[1:], elapsed_us), 0.0)
-        case MetricKind.INCREASE:
-            between, fits[1:] = increase_between(values[:-1], values[1:])
-        case _:
-            assert_never(metric.kind)
+    if not ADDS_STEPS[metric.kind]:
+        return values, fits
+    pairs = Pairs(
+        earlier=values[:-1],
+        later=values[1:],
+        elapsed_us=np.diff(history.event_us[rows]),
+        is_broken=history.changes(metric.break_on, rows),
+    )
     steps = np.zeros_like(values)
-    steps[1:] = between
+    steps[1:], fits[1:] = steps_between(metric, pairs)
     steps[is_first] = 0
     return steps, fits | is_first
-
-
-def area_between(
-    method: IntegralMethod,
-    earlier: NDArray[np.float64],
-    later: NDArray[np.float64],
-    elapsed_us: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """What an integral adds between two points, with the brackets of the law."""
-    seconds = elapsed_us.astype(np.float64) / 1e6
-    if method is IntegralMethod.PREVIOUS:
-        height, area = earlier, earlier * seconds
-    else:
-        height = earlier + later
-        area = (height * 0.5) * seconds
-    found: NDArray[np.float64] = np.where(np.abs(height) >= SMALLEST_HEIGHT, area, 0.0) + 0.0
-    return found
-
-
-def increase_between(earlier: NDArray[Any], later: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.bool_]]:
-    """What a counter adds between two points, and whether int64 holds it: after a drop it started again at 0."""
-    difference = later - earlier
-    step = np.where(later < earlier, later, difference)
-    if step.dtype == np.float64:
-        return step, np.ones(len(step), dtype=np.bool_)
-    # A difference between numbers in this order is never negative, unless it went around.
-    return step, (later < earlier) | (difference >= 0)
 
 
 def summary_rows(history: History, folded: Folded) -> dict[str, Any]:
@@ -164,6 +125,7 @@ def summary_rows(history: History, folded: Folded) -> dict[str, Any]:
         "readings": end - begin,
         "first_reset": history.texts(metric.reset_on, begin),
         "last_reset": history.texts(metric.reset_on, end - 1),
+        "reset_us": _picked(history.event_us, end, is_last[picked] | ~is_first[picked]),
         "points": behind - first,
         "total": total,
         "first_us": _picked(point_us, first, empty),

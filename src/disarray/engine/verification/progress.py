@@ -21,10 +21,10 @@ class Progress:
     clock: Callable[[], float] = time.monotonic
     done: int = 0
     _began: float = field(init=False)
-    _told: float = field(init=False)
+    _reported: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self._began = self._told = self.clock()
+        self._began = self._reported = self.clock()
 
     @property
     def seconds(self) -> float:
@@ -35,9 +35,9 @@ class Progress:
         """So many more readings are done."""
         self.done = min(self.done + readings, self.readings)
         now = self.clock()
-        if now - self._told < SECONDS_BETWEEN_LINES or not self.done or self.done == self.readings:
+        if now - self._reported < SECONDS_BETWEEN_LINES or not self.done or self.done == self.readings:
             return
-        self._told = now
+        self._reported = now
         rate = self.done / (now - self._began)
         left = (self.readings - self.done) / rate
         self.on_line(

@@ -38,7 +38,7 @@ SUMMARY_FIELDS = pa.schema(
         *((name, pa.string()) for name in ("subject_key", "metric", "channel")),
         *(
             (name, pa.int64())
-            for name in ("segment_us", "piece", "readings", "points", "first_us", "last_us")
+            for name in ("segment_us", "piece", "readings", "points", "first_us", "last_us", "reset_us")
         ),
         *((name, pa.string()) for name in ("first_break", "last_break", "first_reset", "last_reset")),
         *(

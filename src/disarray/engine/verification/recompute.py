@@ -73,6 +73,11 @@ class Recompute:
             for each in subjects
             if dataset.name in each.stale_from_us
         }
+        self.blocks = {
+            each.subject_key: each.block_lengths_us[dataset.name]
+            for each in subjects
+            if dataset.name in each.block_lengths_us
+        }
         self.sealed = {each.subject_key: each.sealed_segments(dataset.name) for each in subjects}
 
     def run(self, now_us: int) -> None:
@@ -139,6 +144,7 @@ class Recompute:
                 sealed=self.sealed[key],
                 selection=self.selection,
                 stale_from_us=self.stale.get(key),
+                block_us=self.blocks.get(key),
             )
             for key in self.sealed
         ]

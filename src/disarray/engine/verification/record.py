@@ -27,6 +27,7 @@ class Verdict(StrEnum):
     """What a verification says of a subject; the last that holds."""
 
     IDENTICAL = "identical"
+    IDENTICAL_IN_PART = "identical_in_part"  # as far as it was ever recomputed
     UNPROVEN = "unproven"  # a source is gone or was replaced; what is kept of it follows from nothing else
     NOT_FINAL = "not_final"  # what is stored is known to change yet
     DIFFERENT = "different"
@@ -61,12 +62,12 @@ class VerificationRecord:
         self,
         connection: Connection,
         subjects: Sequence[VerifiedSubject],
-        reports: Sequence[VerificationReport],
+        report: VerificationReport,
     ) -> None:
         """Write down what was found out about each of these subjects."""
         if self.refusal is not None:
             return
-        found = _findings(reports, allow_vanished=self.allow_vanished)
+        found = _findings(report, allow_vanished=self.allow_vanished)
         for subject in subjects:
             verdict, findings = found.get(subject.subject_key, (Verdict.IDENTICAL, []))
             verification_runs.note_subject_verification(
@@ -86,17 +87,14 @@ class VerificationRecord:
 
 
 def _findings(
-    reports: Sequence[VerificationReport], *, allow_vanished: bool
+    report: VerificationReport, *, allow_vanished: bool
 ) -> dict[str, tuple[Verdict, list[dict[str, Any]]]]:
     """By subject that is not identical: the verdict, and what speaks for it, the gravest first."""
     found: dict[str, tuple[Verdict, list[dict[str, Any]]]] = {}
     graded: list[tuple[Verdict, list[Difference] | list[NotCompared] | list[Unproven]]] = [
-        (Verdict.DIFFERENT, [each for report in reports for each in report.differences]),
-        (Verdict.NOT_FINAL, [each for report in reports for each in report.not_compared]),
-        (
-            Verdict.UNPROVEN,
-            [] if allow_vanished else [each for report in reports for each in report.unproven],
-        ),
+        (Verdict.DIFFERENT, report.differences),
+        (Verdict.NOT_FINAL, report.not_compared),
+        (Verdict.UNPROVEN, [] if allow_vanished else report.unproven),
     ]
     by_subject: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for verdict, findings in graded:

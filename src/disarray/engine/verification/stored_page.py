@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from disarray.control.connections import Connection
     from disarray.control.verification import StoredSubject
     from disarray.engine.verification.comparison import Comparison
+    from disarray.engine.verification.selection import Selection
     from disarray.engine.verification.stored_rows import StoredRows
 
 COMPARED: Mapping[SubjectRows, Comparison] = {
@@ -34,8 +35,17 @@ class StoredPage:
     rollup_parts: Mapping[str, Mapping[str, StoredRows]]
 
 
-def load_page(connection: Connection, subject_keys: Sequence[str], folder: Path) -> StoredPage:
-    """Look up subjects; their rows go into files in the folder as they come."""
+def load_page(
+    connection: Connection,
+    subject_keys: Sequence[str],
+    folder: Path,
+    *,
+    selection: Selection,
+) -> StoredPage:
+    """Look up subjects; their rows go into files in the folder as they come.
+
+    A sample of a long history has few rollup parts; those of the other segments are not compared, and not loaded.
+    """
     writers: dict[tuple[SubjectRows, str], StoredRowsWriter] = {}
 
     def write(table: SubjectRows, rows: Sequence[Sequence[Any]]) -> None:
@@ -49,9 +59,20 @@ def load_page(connection: Connection, subject_keys: Sequence[str], folder: Path)
             writers[table, dataset].add(own)
 
     columns = {table: comparison.schema.names for table, comparison in COMPARED.items()}
-    subjects = tuple(
-        verification.load_subject(connection, key, columns=columns, on_rows=write) for key in subject_keys
-    )
+
+    def load(key: str) -> StoredSubject:
+        def takes(segment_us: int, length_us: int) -> bool:
+            return selection.takes(key, segment_us, length_us=length_us)
+
+        return verification.load_subject(
+            connection,
+            key,
+            columns=columns,
+            on_rows=write,
+            takes=None if selection.is_everything else takes,
+        )
+
+    subjects = tuple(map(load, subject_keys))
     written = {key: writer.close() for key, writer in writers.items()}
 
     def of(table: SubjectRows) -> dict[str, Mapping[str, StoredRows]]:

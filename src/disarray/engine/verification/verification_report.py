@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from disarray.engine.verification.comparison import Difference
     from disarray.engine.verification.sources import Unproven
 
@@ -71,6 +73,14 @@ class VerificationReport:
             differences=self.differences[differences:],
             unproven=self.unproven[unproven:],
             not_compared=self.not_compared[not_compared:],
+        )
+
+    def about(self, subject_keys: Collection[str]) -> VerificationReport:
+        """What was found of these subjects."""
+        return VerificationReport(
+            differences=[each for each in self.differences if each.subject_key in subject_keys],
+            unproven=[each for each in self.unproven if each.subject_key in subject_keys],
+            not_compared=[each for each in self.not_compared if each.subject_key in subject_keys],
         )
 
     def add(self, other: VerificationReport) -> None:

@@ -51,15 +51,18 @@ def verify(
     selection: Selection = EVERYTHING,
     budget_seconds: float | None = None,
     may_go_on: Callable[[], bool] = lambda: True,
-    must_stop: Callable[[], bool] = lambda: False,
+    give_way: Callable[[], None] | None = None,
     record: VerificationRecord | None = None,
+    on_found: Callable[[VerificationReport], object] = lambda _: None,
     on_step: Callable[[str], None] = lambda _: None,
 ) -> VerificationReport:
     """Recompute what is stored, or a part of it, and compare; `on_step` hears what is done next.
 
     With a budget, subjects that were verified longest ago come first, and none is begun that would not end in time.
-    Before each page of subjects `may_go_on` is asked, before each wave of tasks `must_stop`.
-    What is found out about a subject goes into the record at once; subjects that are in it already are left out.
+    Before each page of subjects `may_go_on` is asked; before each wave of tasks `give_way` is called, which returns
+    when the cores may be used.
+    What is found out about a subject goes into the record at once; subjects that are in it already are left out. Before
+    that `on_found` hears what is wrong with some subjects: of a run that is broken off and goes on, perhaps twice.
     """
     report = VerificationReport(is_part=not selection.is_everything or dataset is not None)
     subjects = list_verified_subjects(connection, subject_key)
@@ -68,23 +71,31 @@ def verify(
         report.verified_before = len(done)
         verdicts = Counter(each.verdict for each in done if each.verdict is not None)
         report.verdicts_before = {
-            name: verdicts[name] for name in sorted(verdicts) if name != Verdict.IDENTICAL
+            name: verdicts[name]
+            for name in sorted(verdicts)
+            if name not in (Verdict.IDENTICAL, Verdict.IDENTICAL_IN_PART)
         }
         subjects = [each for each in subjects if each.verification_id != record.verification_id]
         record.start(connection, subjects)
         if record.refusal is not None:
             on_step(f"what is found out is not written down: {record.refusal}")
     if budget_seconds is not None:
-        subjects.sort(key=lambda each: (each.verified_at or _NEVER, each.subject_key))
+        # A part of a subject counts for those who ask for parts: whoever asks for all goes by when all was verified.
+        subjects.sort(
+            key=lambda each: (
+                (each.verified_at if report.is_part else each.wholly_verified_at) or _NEVER,
+                each.subject_key,
+            )
+        )
     run = _Run(
         connection,
-        Waves(runner, must_stop),
+        Waves(runner, give_way),
         datasets,
         lake=lake,
         dataset=dataset,
         selection=selection,
         report=report,
-        progress=Progress(sum(each.readings for each in subjects), on_step),
+        progress=Progress(_expected_readings(subjects, selection), on_step),
         on_step=on_step,
     )
     misplaced = _misplaced(connection, datasets, subject_key=subject_key, dataset=dataset)
@@ -102,13 +113,23 @@ def verify(
         run.verify_page([each.subject_key for each in page], span)
         begun += len(page)
         begun_readings += own_readings
+        found = report.since(marks)
+        found.add(misplaced.about({each.subject_key for each in page}))
+        if not found.is_identical():
+            on_found(found)
         if record is not None:
-            record.note(connection, page, [report.since(marks), misplaced])
+            record.note(connection, page, found)
     report.subjects, report.subjects_left = begun, len(subjects) - begun
     report.add(misplaced)
     if record is not None:
         record.end(connection)
     return report
+
+
+def _expected_readings(subjects: Sequence[VerifiedSubject], selection: Selection) -> int:
+    """Of a sample about its share, or it would seem to take a hundred times as long as it does."""
+    readings = sum(each.readings for each in subjects)
+    return readings if selection.share is None else round(readings * selection.share)
 
 
 def _pages(subjects: Sequence[VerifiedSubject], *, is_timed: bool) -> Iterator[list[VerifiedSubject]]:
@@ -146,7 +167,7 @@ class _Run:
     def verify_page(self, subject_keys: Sequence[str], span: str) -> None:
         """Recompute every dataset of these subjects."""
         with self.lake.scratch_folder() as folder:
-            page = load_page(self.connection, subject_keys, folder)
+            page = load_page(self.connection, subject_keys, folder, selection=self.selection)
             now_us = status.current_us(self.connection)
             held_by = {each.subject_key: _datasets_of(each, page, self.datasets) for each in page.subjects}
             for name in sorted(set().union(*held_by.values())):

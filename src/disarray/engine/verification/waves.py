@@ -1,11 +1,9 @@
-"""Tasks in waves: between two of them a long job tells how far it is, and can be broken off."""
+"""Tasks in waves: between two of them a long job tells how far it is, gives way to others, and can be broken off."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
-
-from disarray.errors import HandedBackError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,10 +18,14 @@ TASKS_A_CORE = 4
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """Runs kernels over tasks, some for each core at a time."""
+    """Runs kernels over tasks, some for each core at a time.
+
+    With `give_way` a wave is one task for each core but one, so that what comes meanwhile finds a core free; it is
+    called before each wave, and returns when the others may be used, or raises.
+    """
 
     runner: Runner
-    must_stop: Callable[[], bool] = lambda: False
+    give_way: Callable[[], None] | None = None
 
     def run(
         self,
@@ -33,12 +35,11 @@ class Waves:
     ) -> list[Result]:
         """The results in the order of the tasks; `on_wave` hears which have ended."""
         found: list[Result] = []
-        size = TASKS_A_CORE * self.runner.cores
+        cores = self.runner.cores
+        size = TASKS_A_CORE * cores if self.give_way is None else max(1, cores - 1)
         for start in range(0, len(tasks), size):
-            if self.must_stop():
-                raise HandedBackError(
-                    "the verification was broken off; what it had found out is written down"
-                )
+            if self.give_way is not None:
+                self.give_way()
             some = tasks[start : start + size]
             found += self.runner.run(kernel, some)
             on_wave(some)

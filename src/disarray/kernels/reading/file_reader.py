@@ -136,7 +136,8 @@ def find_seam(
     stored = request.stored
     if stored is None:
         return NEW_FILE
-    if request.reason is ReadReason.REINGEST or stored.parse_version != request.spec.parse_version:
+    is_read_otherwise = stored.parse_version != request.spec.parse_version and not request.is_moved
+    if request.reason is ReadReason.REINGEST or is_read_otherwise:
         return READ_AGAIN
     known: dict[int, bool] = {}
 

@@ -85,7 +85,7 @@ class ReadRequest:
     @property
     def is_thorough(self) -> bool:
         """Whether every block is compared, also of a file that grew."""
-        return self.reason is not ReadReason.NOTIFICATION
+        return self.is_moved or self.reason is not ReadReason.NOTIFICATION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

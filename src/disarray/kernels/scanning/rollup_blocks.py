@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from disarray.kernels.binary_records import encode_record
+from disarray.kernels.scanning.vectors import flat
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,8 +23,10 @@ BLOCK_PARTS = 16_384
 class RollupBlock:
     """Parts of one rollup in one segment, named and ordered like the composite type `scanned_rollup`.
 
-    `channels` and the three after it have an element for each bucket of each channel. What follows `aggregates` has as
-    many for each of them, aggregate after aggregate, and is None where no part has any.
+    A *place* is a bucket of a channel. `channels` and the three after it have an element for each place; of a grid, in
+    which each channel has each bucket, for each channel and for each bucket. What follows `aggregates` has one for each
+    place, aggregate after aggregate, and is None where no part has any; `points` has them once where they are the same
+    for all aggregates.
     """
 
     rollup: str
@@ -42,6 +46,7 @@ class RollupBlock:
     pivots: pa.Array[Any] | None
     offset_sums: pa.Array[Any] | None
     offset_square_sums: pa.Array[Any] | None
+    is_grid: bool
 
     @classmethod
     def of_document(cls, document: Mapping[str, Any]) -> Self:
@@ -50,19 +55,20 @@ class RollupBlock:
             name: pa.array(value, _TYPES[name]) if isinstance(value, list) else value
             for name, value in ((name, document.get(name)) for name in _TYPES)
         }
-        return cls(**columns)
+        return cls(**{**columns, "is_grid": bool(columns["is_grid"])})
 
     @property
     def parts(self) -> int:
         """How many it holds."""
-        return len(self.points)
+        places = len(self.channels) * len(self.buckets_us) if self.is_grid else len(self.channels)
+        return places * len(self.aggregates)
 
     def document(self) -> dict[str, Any]:
-        """The block as JSON has it; what is NULL is left out."""
+        """The block as JSON has it; what is NULL is left out, and so is that it is no grid."""
         return {
             name: value.to_pylist() if isinstance(value, pa.Array) else value
             for name, value in self._columns()
-            if value is not None
+            if value is not None and value is not False
         }
 
     def record(self) -> bytes:
@@ -74,6 +80,8 @@ class RollupBlock:
             yield field.name, getattr(self, field.name)
 
 
+# What an aggregate says besides its points, by the column of a part.
+ROLLUP_NUMBERS = ("value_float", "value_int", "at_us", "pivot", "offset_sum", "offset_square_sum")
 _TYPES: dict[str, pa.DataType] = {
     "rollup": pa.string(),
     "segment_us": pa.int64(),
@@ -92,28 +100,34 @@ _TYPES: dict[str, pa.DataType] = {
     "pivots": pa.float64(),
     "offset_sums": pa.float64(),
     "offset_square_sums": pa.float64(),
+    "is_grid": pa.bool_(),
 }
 
 
 def pack_parts(parts: pa.Table) -> Iterator[RollupBlock]:
     """The parts of one segment in blocks; they stand by rollup, aggregate, channel and bucket, as a scan gives them."""
     start = 0
-    for rollup, rows in _counts(parts.column("rollup")):
-        yield from _pack(rollup, parts.slice(start, rows).combine_chunks())
-        start += rows
+    for rollup, end in _runs(flat(parts.column("rollup"))):
+        yield from _pack(rollup, parts.slice(start, end - start))
+        start = end
 
 
 def _pack(rollup: str, parts: pa.Table) -> Iterator[RollupBlock]:
-    columns = {name: parts.column(name).chunk(0) for name in parts.column_names}
-    aggregates = [name for name, _ in _counts(parts.column("aggregate"))]
+    aggregates = [name for name, _ in _runs(flat(parts.column("aggregate")))]
     places = parts.num_rows // len(aggregates)
     step = max(1, BLOCK_PARTS // len(aggregates))
+    channels, starts_us, ends_us, labels = (
+        flat(parts.column(name).slice(0, places))
+        for name in ("channel", "bucket_us", "bucket_end_us", "label")
+    )
+    columns = {name: flat(parts.column(name)) for name in ROLLUP_NUMBERS}
+    points = flat(parts.column("points")).to_numpy().reshape(len(aggregates), places)
+    buckets = _buckets_of_each(channels, starts_us, ends_us, labels)
 
-    def of_aggregates(name: str, start: int) -> pa.Array[Any] | None:
+    def of_aggregates(name: str, start: int, size: int) -> pa.Array[Any] | None:
         column = columns[name]
         if column.null_count == len(column):
             return None
-        size = min(step, places - start)
         if size == places:
             return column
         joined = pa.concat_arrays(
@@ -121,32 +135,64 @@ def _pack(rollup: str, parts: pa.Table) -> Iterator[RollupBlock]:
         )
         return None if joined.null_count == len(joined) else joined
 
-    for number, start in enumerate(range(0, places, step)):
-        size = min(step, places - start)
-        buckets, ends = columns["bucket_us"].slice(start, size), columns["bucket_end_us"].slice(start, size)
-        points = of_aggregates("points", start)
-        assert points is not None
+    for number, (start, size) in enumerate(_cuts(places, step, buckets)):
+        # Of a grid so many buckets, each for as many channels as are needed for all places.
+        width = size if buckets is None else min(buckets, size)
+        own_points = points[:, start : start + size]
+        is_same = bool((own_points == own_points[0]).all())
         yield RollupBlock(
             rollup=rollup,
-            segment_us=columns["segment_us"][0].as_py(),
+            segment_us=parts.column("segment_us")[0].as_py(),
             block=number,
-            first_bucket_us=pc.min(buckets).as_py(),
-            last_bucket_end_us=pc.max(ends).as_py(),
-            channels=columns["channel"].slice(start, size),
-            buckets_us=buckets,
-            bucket_ends_us=ends,
-            labels=columns["label"].slice(start, size),
+            first_bucket_us=pc.min(starts_us.slice(start, size)).as_py(),
+            last_bucket_end_us=pc.max(ends_us.slice(start, size)).as_py(),
+            channels=channels.slice(start, size)
+            if buckets is None
+            else channels.take(pa.array(np.arange(start, start + size, width))),
+            buckets_us=starts_us.slice(start, width),
+            bucket_ends_us=ends_us.slice(start, width),
+            labels=labels.slice(start, width),
             aggregates=pa.array(aggregates, pa.string()),
-            points=points,
-            values_float=of_aggregates("value_float", start),
-            values_int=of_aggregates("value_int", start),
-            ats_us=of_aggregates("at_us", start),
-            pivots=of_aggregates("pivot", start),
-            offset_sums=of_aggregates("offset_sum", start),
-            offset_square_sums=of_aggregates("offset_square_sum", start),
+            points=pa.array(own_points[0] if is_same else own_points.ravel()),
+            values_float=of_aggregates("value_float", start, size),
+            values_int=of_aggregates("value_int", start, size),
+            ats_us=of_aggregates("at_us", start, size),
+            pivots=of_aggregates("pivot", start, size),
+            offset_sums=of_aggregates("offset_sum", start, size),
+            offset_square_sums=of_aggregates("offset_square_sum", start, size),
+            is_grid=buckets is not None,
         )
 
 
-def _counts(column: pa.ChunkedArray[Any]) -> list[tuple[str, int]]:
-    """The texts of a column in the order in which they first appear, and how often each does."""
-    return [(each["values"], each["counts"]) for each in pc.value_counts(column).to_pylist()]
+def _buckets_of_each(
+    channels: pa.Array[Any], starts_us: pa.Array[Any], ends_us: pa.Array[Any], labels: pa.Array[Any]
+) -> int | None:
+    """How many buckets each channel has, if all have the same ones."""
+    ends = np.array([end for _, end in _runs(channels)])
+    count, rest = divmod(len(channels), len(ends))
+    if rest or not np.array_equal(ends, np.arange(count, len(channels) + 1, count)):
+        return None
+    for column in (starts_us, ends_us, labels.dictionary_encode().indices):
+        by_channel = column.to_numpy().reshape(len(ends), count)
+        if not (by_channel == by_channel[0]).all():
+            return None
+    return count
+
+
+def _cuts(places: int, step: int, buckets: int | None) -> list[tuple[int, int]]:
+    """Where blocks begin and how many places each has; in a grid whole channels, or a part of one."""
+    whole = step if buckets is None else step // buckets * buckets
+    if whole:
+        return [(start, min(whole, places - start)) for start in range(0, places, whole)]
+    assert buckets is not None
+    return [
+        (channel + start, min(step, buckets - start))
+        for channel in range(0, places, buckets)
+        for start in range(0, buckets, step)
+    ]
+
+
+def _runs(column: pa.Array[Any]) -> list[tuple[str, int]]:
+    """Each text of a column in which equal ones stand together, and where it ends."""
+    encoded = pc.run_end_encode(column)
+    return list(zip(encoded.values.to_pylist(), encoded.run_ends.to_pylist(), strict=True))

@@ -107,7 +107,10 @@ def _group(series: Series, buckets: Buckets) -> _Groups:
         starts = begins[:-1][np.diff(begins) > 0]
     else:
         found = np.searchsorted(edges, series.event_us, side="right")
-        starts = np.union1d(series.starts[:-1], np.flatnonzero(np.diff(found)) + 1)
+        begins_one = np.empty(series.rows, dtype=np.bool_)
+        np.not_equal(found[1:], found[:-1], out=begins_one[1:])
+        begins_one[series.starts[:-1]] = True
+        starts = np.flatnonzero(begins_one)
     channel = np.searchsorted(series.starts, starts, side="right") - 1
     bucket = np.searchsorted(edges, series.event_us[starts], side="right") - 1
     return _Groups(np.append(starts, series.rows), channel, bucket)

@@ -1,7 +1,7 @@
 """What other segments need to know of a metric in this one: a row per channel, metric and piece.
 
 Without resets a channel has piece 0 alone. With resets, piece 0 is the part before the first and piece 1 the part from
-the last one on; what lies between matters to nobody outside. A channel with readings always has piece 0.
+the last one on; of what lies between only its begin matters outside. A channel with readings always has piece 0.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ SUMMARY_SCHEMA = pa.schema(
         ("last_break", pa.string()),
         ("first_reset", pa.string()),  # of the `reset_on` values at the first reading of the piece
         ("last_reset", pa.string()),
+        # Of piece 0: the first reading after it, where a reset ends it; from here on nothing of it can be read.
+        ("reset_us", pa.int64()),
     ]
 )
 
@@ -66,6 +68,7 @@ def summarize(series: Series, fold: Fold, *, segment_us: int) -> pa.Table:
     begin, end = pieces.starts[picked], pieces.starts[picked + 1]
     first_point, end_point = fold.point_starts[picked], fold.point_starts[picked + 1]
     empty = end_point == first_point
+    is_reset = (piece == 0) & split[channel]
     metric = fold.metric
     point_us = fold.points.at(series.event_us)
     breaks = [series.column(name) for name in metric.break_on]
@@ -85,6 +88,7 @@ def summarize(series: Series, fold: Fold, *, segment_us: int) -> pa.Table:
         "last_break": _texts(breaks, fold.points, end_point - 1, empty),
         "first_reset": value_texts(resets, begin),
         "last_reset": value_texts(resets, end - 1),
+        "reset_us": _picked(series.event_us, end, ~is_reset),
     }
     kind, other = ("int", "float") if metric.type is ColumnType.INT64 else ("float", "int")
     total = _picked(fold.locals, end_point - 1, empty)

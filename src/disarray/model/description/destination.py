@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.metrics import Metric
     from disarray.model.description.rollups import Rollup
+    from disarray.model.description.secret import SecretSource
 
 
 class Content(StrEnum):
@@ -34,31 +35,21 @@ class Load(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
-    """Where a secret is written down; the secret itself is read when it is used."""
-
-    variable: str = ""
-    file: str = ""
-
-    @property
-    def shown(self) -> str:
-        """How messages name it."""
-        return f"environment {self.variable}" if self.variable else f"file {self.file}"
-
-
-@dataclass(frozen=True, slots=True)
 class TableTarget:
     """A table in PostgreSQL: of this database where there is no url."""
 
     schema: str
     table: str
-    url: Secret | None = None
+    url: SecretSource | None = None
 
     @property
     def shown(self) -> str:
         """How messages name it."""
-        where = "this database" if self.url is None else f"the database of {self.url.shown}"
-        return f"{self.schema}.{self.table} in {where}"
+        if self.url is None:
+            return f"{self.schema}.{self.table} in this database"
+        # Not the words of a SecretSource: this text is stored, and another text would be another target.
+        origin = f"environment {self.url.env}" if self.url.env else f"file {self.url.file}"
+        return f"{self.schema}.{self.table} in the database of {origin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +58,8 @@ class BucketAccess:
 
     endpoint: str
     region: str
-    access_key: Secret = field(compare=False)
-    secret_key: Secret = field(compare=False)
+    access_key: SecretSource = field(compare=False)
+    secret_key: SecretSource = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,9 @@ from disarray.model.description.destination import (
     DeltaTarget,
     Destination,
     Load,
-    Secret,
     TableTarget,
 )
+from disarray.model.description.secret import SecretSource, secret_source
 from disarray.model.description.spec_table import MisfitError, Table, near_miss
 from disarray.model.description.spec_values import boolean, choice, duration, glob, name, several, text
 from disarray.model.duration import DAY, HOUR, SECOND
@@ -139,7 +139,7 @@ def _content(table: Table, datasets: Mapping[str, Dataset]) -> tuple[Content | N
 
 def _target(table: Table, folder: PurePath) -> TableTarget | DeltaTarget | None:
     delta = table.optional("delta", text, None)
-    url = table.optional("url", _secret(folder), None)
+    url = table.optional("url", secret_source(folder), None)
     database = table.optional("database", _same, None)
     if delta is None or not delta.startswith("s3:"):
         for key in _OF_BUCKETS:
@@ -175,8 +175,8 @@ def _delta_target(table: Table, folder: PurePath, delta: str) -> DeltaTarget | N
         _matching(_ENDPOINT, "'https://host' or 'https://host:port', without a path or a user"),
         f"https://s3.{region}.amazonaws.com",
     )
-    access_key = table.required("access_key", _secret(folder), Secret())
-    secret_key = table.required("secret_key", _secret(folder), Secret())
+    access_key = table.required("access_key", secret_source(folder), SecretSource())
+    secret_key = table.required("secret_key", secret_source(folder), SecretSource())
     parts = delta.removeprefix("s3://").split("/")
     if not _BUCKET.fullmatch(delta) or ".." in parts or "." in parts:
         table.refuse("delta", "expected 's3://bucket/path' of letters, digits and - _ . =")
@@ -220,24 +220,6 @@ def _same(value: object) -> str:
     if value != "same":
         raise MisfitError("the word 'same'; another database has a url")
     return "same"
-
-
-def _secret(folder: PurePath) -> Callable[[object], Secret]:
-    def read(value: object) -> Secret:
-        expected = "{ env = 'NAME' } or { file = 'path' }"
-        if isinstance(value, str):
-            # What stands there may be a password: it is not repeated.
-            raise MisfitError(expected, found="********", hint="a secret is never written here")
-        if not isinstance(value, dict) or len(value) != 1:
-            raise MisfitError(expected, found={})
-        [(kind, named)] = value.items()
-        if kind == "env" and isinstance(named, str) and _VARIABLE.fullmatch(named):
-            return Secret(variable=named)
-        if kind == "file" and isinstance(named, str) and named:
-            return Secret(file=str(folder / named))
-        raise MisfitError(expected, found={})
-
-    return read
 
 
 def _columns(value: object) -> Mapping[str, str]:

@@ -27,19 +27,26 @@ class SecretSource:
         return f"the environment variable {self.env}" if self.env else f"the file {self.file}"
 
 
-def secret_source(folder: PurePath) -> Callable[[object], SecretSource]:
-    """A reader of `{ env = "NAME" }` or `{ file = "path" }`; relative paths start at `folder`."""
+def secret_source(folder: PurePath | None = None) -> Callable[[object], SecretSource]:
+    """A reader of `{ env = "NAME" }` or `{ file = "path" }`.
+
+    Relative paths start at `folder`; without one, where the secret is read.
+    """
 
     def read(value: object) -> SecretSource:
         expected = 'a secret by reference: { env = "NAME" } or { file = "path" }'
         if not isinstance(value, dict):
             # Not shown: whoever wrote the secret itself here must not find it in a log.
-            raise MisfitError(expected, found="something else (not shown)")
+            raise MisfitError(
+                expected, found="something else (not shown)", hint="a secret is never written here"
+            )
         if len(value) != 1 or not isinstance(next(iter(value.values())), str):
             raise MisfitError(expected, found=value)
         [(key, text)] = value.items()
         if key not in ("env", "file") or not text or not text.isprintable():
             raise MisfitError(expected, found=key)
-        return SecretSource(env=text) if key == "env" else SecretSource(file=str(folder / text))
+        if key == "env":
+            return SecretSource(env=text)
+        return SecretSource(file=text if folder is None else str(folder / text))
 
     return read

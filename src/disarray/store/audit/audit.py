@@ -14,6 +14,7 @@ from disarray.control import (
     audit_catalog,
     audit_intake,
     audit_ledger,
+    blocks,
     dimensions,
     moving_files,
     verification,
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from disarray.control.connections import Connection
     from disarray.model.description.dataset import Dataset
-    from disarray.store.audit.rules import Rule
+    from disarray.store.audit.rule import Rule
     from disarray.store.lake import Lake
 
 
@@ -129,7 +130,13 @@ def _wrong_bases(connection: Connection, notes: dict[str, str]) -> Iterator[Find
             connection, subject_key, {link.dataset for link in links}
         )
         stale += [f"{dataset}/{subject_key}" for dataset in stale_from_us]
-        yield from find_wrong_bases(subject_key, links, stale_from_us)
+        yield from find_wrong_bases(
+            subject_key,
+            links,
+            blocks.load_metric_blocks(connection, subject_key),
+            block_lengths_us=blocks.load_block_lengths(connection, subject_key),
+            stale_from_us=stale_from_us,
+        )
     if stale:
         shown = ", ".join(stale[:3]) + (" …" if len(stale) > 3 else "")
         notes[BASES] = f"not at rest: what is stale of {shown} is left out"

@@ -1,8 +1,9 @@
-"""Bases added up once more from summaries: by a walk along each series, where SQL takes windows over all of them."""
+"""Bases added up once more from summaries: a walk along each series, block by block, where SQL takes windows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeAlias
 
 from disarray.control.audit import Finding
@@ -12,8 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from disarray.control.audit_catalog import ChainLink
+    from disarray.control.blocks import MetricBlock
 
 RULE = "bases_follow_from_summaries"
+BLOCKS = "blocks_follow_from_summaries"
 # Below this neither kernels nor SQL count an integral: see telemetry.junction_float.
 _UNDERFLOW = 1e-280
 
@@ -27,68 +30,210 @@ class _Point:
     broken_by: str | None
 
 
-@dataclass(slots=True)
-class _Walk:
-    """Where a walk along a series stands: what the last piece was added to, what it added, and its last point."""
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A piece with what a walk to it carried along."""
 
+    link: ChainLink
     base: Number
-    total: Number
-    last_point: _Point | None
-    reset: str | None
+    before: Number
+    prior: _Point | None
+    is_carried: bool = True
+
+    @property
+    def point(self) -> _Point | None:
+        """The last point, of this piece or before it."""
+        return _last_point(self.link) or self.prior
 
 
 def find_wrong_bases(
-    subject_key: str, links: Sequence[ChainLink], stale_from_us: Mapping[str, int]
+    subject_key: str,
+    links: Sequence[ChainLink],
+    blocks: Sequence[MetricBlock],
+    *,
+    block_lengths_us: Mapping[str, int],
+    stale_from_us: Mapping[str, int],
 ) -> Iterator[Finding]:
-    """Links whose base is not the sum of those before it, bit for bit; what is known to be stale is left out."""
+    """Links and blocks that are not what those before them add up to, bit for bit; what is stale is left out."""
     final_before = {
         dataset: max((link.segment_us for link in links if link.segment_us <= stale_us), default=stale_us)
         for dataset, stale_us in stale_from_us.items()
     }
-    walk: _Walk | None = None
-    series: tuple[str, str, str] | None = None
-    for link in links:
-        if link.series != series:
-            walk, series = None, link.series
-        before, base = _expected(link, walk)
-        walk = _after(link, walk, base)
-        if link.dataset in final_before and link.segment_us >= final_before[link.dataset]:
+    stored = {((block.dataset, block.metric, block.channel), block.block_us): block for block in blocks}
+    for series, own in groupby(links, key=lambda link: link.series):
+        length_us = block_lengths_us.get(series[0])
+        if length_us is None:
+            yield Finding(BLOCKS, f"{series[0]}/{subject_key}", "nothing says how long its blocks are")
             continue
-        stored = (link.before_int, link.base_int) if link.is_integer else (link.before_float, link.base_float)
-        if _bits(stored) != _bits((before, base)):
+        final_us = final_before.get(series[0])
+        former: _Step | None = None
+        for block_us, pieces in groupby(own, key=lambda link: link.segment_us // length_us * length_us):
+            block = _Block.of(block_us, list(pieces), former)
+            found = stored.pop((series, block_us), None)
+            if final_us is None or block_us + length_us <= final_us:
+                yield from _block_findings(subject_key, block, found)
+            for step, within in zip(block.steps, block.within, strict=True):
+                if final_us is None or step.link.segment_us < final_us:
+                    yield from _step_findings(subject_key, step, within, block_us)
+            former = block.steps[-1]
+    for series, block_us in stored:
+        if series[0] not in final_before:
             yield Finding(
-                RULE,
-                f"{link.dataset}/{subject_key} {datetime_of(link.segment_us):%Y-%m-%dT%H:%M:%SZ}",
-                f"{link.metric}{f' of {link.channel}' if link.channel else ''}: stored before and base are {stored}, "
-                f"the summaries give {(before, base)}",
+                BLOCKS, _place(series[0], subject_key, block_us), f"{series[1]}: no piece lies in the block"
             )
 
 
-def _expected(link: ChainLink, walk: _Walk | None) -> tuple[Number, Number]:
-    """The value before a piece, and the base of the fold within it."""
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """The pieces of a block: as if history began with it, and with what came before."""
+
+    block_us: int
+    within: list[_Step]
+    steps: list[_Step]
+    start: _Step  # its own base, value before it and last point before it
+
+    @classmethod
+    def of(cls, block_us: int, links: Sequence[ChainLink], former: _Step | None) -> _Block:
+        within: list[_Step] = []
+        for link in links:
+            within.append(_next(link, within[-1] if within else None, link))
+        opening = next((each.link for each in within if each.is_carried and each.link.points), None)
+        start = _next(links[0], former, opening)
+        steps = [_moved(each, start) if each.is_carried else each for each in within]
+        return cls(block_us, within, steps, start)
+
+
+def _next(link: ChainLink, former: _Step | None, opening: ChainLink | None) -> _Step:
+    """A piece behind another; `opening` has the point that is continued with."""
     is_extreme = link.kind in ("min", "max")
-    if walk is None or _starts_anew(link, walk):
-        zero = None if is_extreme else 0 if link.is_integer else 0.0
-        return zero, zero
+    if former is None or link.piece == 1 or link.first_reset != former.link.last_reset:
+        zero: Number = None if is_extreme else 0 if link.is_integer else 0.0
+        return _Step(link, zero, zero, None, former is None and link.piece == 0)
+    total = former.link.total_int if link.is_integer else former.link.total_float
     if is_extreme:
-        known = [each for each in (walk.base, walk.total) if each is not None]
-        extreme = (min(known) if link.kind == "min" else max(known)) if known else None
-        return extreme, extreme
-    if walk.base is None or walk.total is None:
-        return None, walk.base
-    return walk.base + walk.total, walk.base + (walk.total + _junction(link, walk.last_point))
+        extreme = _joined(link, former.base, total)
+        return _Step(link, extreme, extreme, former.point, former.is_carried)
+    if former.base is None or total is None:
+        return _Step(link, former.base, None, former.point, former.is_carried)
+    step = _junction(opening, former.point) if opening is not None else (0 if link.is_integer else 0.0)
+    return _Step(link, former.base + (total + step), former.base + total, former.point, former.is_carried)
 
 
-def _after(link: ChainLink, walk: _Walk | None, base: Number) -> _Walk:
-    last_point = None if walk is None or _starts_anew(link, walk) else walk.last_point
+def _moved(within: _Step, start: _Step) -> _Step:
+    """A piece that the base of its block reaches."""
+    is_behind_a_point = within.prior is not None
+    return _Step(
+        within.link,
+        _joined(
+            within.link, start.base if is_behind_a_point or within.link.points else start.before, within.base
+        ),
+        _joined(within.link, start.base if is_behind_a_point else start.before, within.before),
+        within.prior or start.prior,
+        within.is_carried,
+    )
+
+
+def _joined(link: ChainLink, left: Number, right: Number) -> Number:
+    if link.kind in ("min", "max"):
+        known = [each for each in (left, right) if each is not None]
+        return (min(known) if link.kind == "min" else max(known)) if known else None
+    return None if left is None or right is None else left + right
+
+
+def _step_findings(subject_key: str, step: _Step, within: _Step, block_us: int) -> Iterator[Finding]:
+    link = step.link
+    stored: tuple[Number, Number] = (link.before_int, link.base_int)
+    offsets: tuple[Number, Number] = (link.offset_before_int, link.offset_int)
+    if not link.is_integer:
+        stored = (link.before_float, link.base_float)
+        offsets = (link.offset_before_float, link.offset_float)
+    place = _place(link.dataset, subject_key, link.segment_us)
+    name = f"{link.metric}{f' of {link.channel}' if link.channel else ''}"
+    if _bits(stored) != _bits((step.before, step.base)):
+        yield Finding(
+            RULE,
+            place,
+            f"{name}: stored before and base are {stored}, the summaries give {(step.before, step.base)}",
+        )
+    expected = (within.before, within.base, within.is_carried, block_us)
+    if _bits((*offsets, link.is_carried, link.block_us)) != _bits(expected):
+        yield Finding(
+            RULE,
+            place,
+            f"{name}: stored within its block are {(*offsets, link.is_carried, link.block_us)}, "
+            f"the summaries give {expected}",
+        )
+
+
+def _block_findings(subject_key: str, block: _Block, stored: MetricBlock | None) -> Iterator[Finding]:
+    link = block.start.link
+    place = _place(link.dataset, subject_key, block.block_us)
+    if stored is None:
+        yield Finding(BLOCKS, place, f"{link.metric}: the block has pieces and no base")
+        return
+    for name, value in _block_columns(block).items():
+        found = getattr(stored, name)
+        if _bits((found,)) != _bits((value,)):
+            yield Finding(
+                BLOCKS, place, f"{link.metric}: stored {name} is {found}, the summaries give {value}"
+            )
+
+
+def _block_columns(block: _Block) -> dict[str, object]:
+    """All that is stored of a block."""
+    carried = [each.link for each in block.within if each.is_carried]
+    opening = next((link for link in carried if link.points), None)
+    tails = {each.link.segment_us: each.link for each in block.within if each.link.piece == 1}
+    readable = [link.segment_us for link in carried if _can_be_read(link, tails.get(link.segment_us))]
+    ending = block.within[-1]
+    first = block.steps[0].link
+    columns: dict[str, object] = {
+        "kind": first.kind,
+        "first_us": opening.first_us if opening else None,
+        "first_break": opening.first_break if opening else None,
+        "first_reset": first.first_reset,
+        "restarts": not ending.is_carried,
+        "last_us": ending.point.us if ending.point else None,
+        "last_break": ending.point.broken_by if ending.point else None,
+        "last_reset": ending.link.last_reset,
+        "head_segment_us": max(readable, default=None),
+        "prior_us": block.start.prior.us if block.start.prior else None,
+        "prior_break": block.start.prior.broken_by if block.start.prior else None,
+    }
+    kind, other = ("int", "float") if first.is_integer else ("float", "int")
+    numbers = {
+        "first": getattr(opening, f"first_{kind}") if opening else None,
+        "offset": ending.base,
+        "total": getattr(ending.link, f"total_{kind}"),
+        "last": ending.point.value if ending.point else None,
+        "base": block.start.base,
+        "before": block.start.before,
+        "prior": block.start.prior.value if block.start.prior else None,
+    }
+    for name, number in numbers.items():
+        columns[f"{name}_{kind}"], columns[f"{name}_{other}"] = number, None
+    return columns
+
+
+def _can_be_read(link: ChainLink, tail: ChainLink | None) -> bool:
+    """Whether a reset hides nothing, or not all of a piece."""
+    hidden_from_us = link.reset_us
+    if hidden_from_us is None and tail is not None:
+        hidden_from_us = tail.first_reading_us
+    if hidden_from_us is None:
+        return True
+    return hidden_from_us > (link.segment_us if link.first_reading_us is None else link.first_reading_us)
+
+
+def _last_point(link: ChainLink) -> _Point | None:
     value = link.last_int if link.is_integer else link.last_float
     if link.points and link.last_us is not None and value is not None:
-        last_point = _Point(link.last_us, value, link.last_break)
-    return _Walk(base, link.total_int if link.is_integer else link.total_float, last_point, link.last_reset)
+        return _Point(link.last_us, value, link.last_break)
+    return None
 
 
-def _starts_anew(link: ChainLink, walk: _Walk) -> bool:
-    return link.piece == 1 or link.first_reset != walk.reset
+def _place(dataset: str, subject_key: str, segment_us: int) -> str:
+    return f"{dataset}/{subject_key} {datetime_of(segment_us):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _junction(link: ChainLink, earlier: _Point | None) -> float:
@@ -111,5 +256,5 @@ def _junction(link: ChainLink, earlier: _Point | None) -> float:
     return ((earlier.value + value) * 0.5) * (gap_us / 1e6)
 
 
-def _bits(numbers: tuple[Number, Number]) -> list[object]:
-    return [number.hex() if isinstance(number, float) else number for number in numbers]
+def _bits(values: Sequence[object]) -> list[object]:
+    return [value.hex() if isinstance(value, float) else value for value in values]

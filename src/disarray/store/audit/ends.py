@@ -100,6 +100,15 @@ def find_wrong_summaries(
                 f"{row['metric']} of channel '{row['channel']}' goes from {part[0]} to {part[-1]} µs, not from "
                 f"{row['first_reading_us']} to {row['last_reading_us']}",
             )
+        reset_us = int(own[count]) if row["piece"] == 0 and count < len(own) else None
+        # Summaries from before this was kept do not know it.
+        if row["reset_us"] not in (None, reset_us):
+            yield Finding(
+                RULE,
+                found_at,
+                f"the first reset of {row['metric']} of channel '{row['channel']}' is at {row['reset_us']} µs, not at "
+                f"{reset_us}",
+            )
 
 
 def find_wrong_fragments(

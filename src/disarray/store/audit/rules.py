@@ -2,34 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
-
-
-class Guarantee(StrEnum):
-    """What the product promises; the text is what an operator reads."""
-
-    NO_LOSS = "G1 no loss"
-    NO_DOUBLE_EFFECT = "G2 no double effect"
-    CONFLUENCE = "G3 confluence"
-    ATOMICITY = "G4 atomicity"
-    FENCING = "G5 fencing"
-    ONE_HOLDER = "G6 one holder"
-    LIVENESS = "G7 liveness"
-    BOUNDED = "G8 bounded"
-    EXPLAINABLE = "G9 explainable"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One thing that can be looked up; `is_deep` where all that is stored has to be read for it."""
-
-    name: str
-    guarantee: Guarantee
-    meaning: str
-    next_step: str
-    is_deep: bool = False
-
+from disarray.store.audit.rule import Guarantee, Rule
 
 _VERIFY = "disarray verify tells which numbers are affected"
 _REINGEST = "disarray files reingest FILE reads it again from its first byte"
@@ -135,6 +108,13 @@ RULES = (
         Guarantee.CONFLUENCE,
         "Running values of these segments do not follow from the readings before them. Only disarray verify proves "
         "that summaries follow from the files.",
+        _VERIFY + ". " + _REPORT,
+    ),
+    Rule(
+        "blocks_follow_from_summaries",
+        Guarantee.CONFLUENCE,
+        "What these blocks of segments add to the running values in and behind them does not follow from their "
+        "summaries. Only disarray verify proves that summaries follow from the files.",
         _VERIFY + ". " + _REPORT,
     ),
     Rule(

@@ -213,11 +213,17 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "1 where a destination or one of its subjects cannot be loaded.",
         labels=["sink"],
     )
+    held_back = GaugeMetricFamily(
+        "disarray_sink_held_back",
+        "1 where a destination waits for a person, because a load would have deleted too much of its target.",
+        labels=["sink"],
+    )
     for sink in destinations.list_destinations(connection):
         commits.add_metric([sink.destination], sink.lag_commits)
         seconds.add_metric([sink.destination], sink.lag_seconds)
         failing.add_metric([sink.destination], float(sink.state == "failing"))
-    yield from (commits, seconds, failing)
+        held_back.add_metric([sink.destination], float(sink.is_held_back))
+    yield from (commits, seconds, failing, held_back)
     yield from _views(connection)
     verified = show_verification(connection)
     yield _labelled(
@@ -226,6 +232,7 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         "verdict",
         {
             "identical": verified.subjects_identical,
+            "identical_in_part": verified.subjects_identical_in_part,
             "different": verified.subjects_different,
             "unproven": verified.subjects_unproven,
             "not_final": verified.subjects_not_final,
@@ -235,7 +242,7 @@ def _standing(connection: Connection) -> Iterator[Metric]:
     oldest = verified.oldest_verified_at
     yield GaugeMetricFamily(
         "disarray_verification_oldest_seconds",
-        "Since the subject that has waited longest was verified; 0 where none was.",
+        "Since the subject that has waited longest was verified, whole if it ever was; 0 where none was.",
         value=0.0 if oldest is None else max(0.0, (now - oldest).total_seconds()),
     )
     lately = events.count_events(connection, since=now - RECENTLY)

@@ -7,7 +7,7 @@ from disarray.model.segments import microseconds_of
 from disarray.queries.restatements import Restatements, list_restatements
 from disarray.queries.rollups import Buckets, query_rollup
 from disarray.web.api.values import MOST_VALUES
-from disarray.web.parameters import InDataset, Name, PageAsked, Subject
+from disarray.web.parameters import Channel, InDataset, Name, PageAsked, Subject
 from disarray.web.route import API, Call, Route, Scope, on_connection
 
 
@@ -19,6 +19,7 @@ class RollupAsked:
     rollup: Name
     from_: datetime | None = None
     to: datetime | None = None
+    channel: Channel | None = None
     dataset: InDataset | None = None
 
 
@@ -38,6 +39,7 @@ def list_buckets(call: Call, asked: RollupAsked) -> Buckets:
         rollup=asked.rollup,
         from_us=None if asked.from_ is None else microseconds_of(asked.from_),
         to_us=None if asked.to is None else microseconds_of(asked.to),
+        channel=asked.channel,
         dataset=asked.dataset,
         most_values=MOST_VALUES,
     ).document

@@ -47,6 +47,7 @@ class Assignment:
     dataset: Dataset | None
     subject: str | None = None
     problem: str | None = None
+    is_superseded: bool = False  # a resync took the place of its file: nothing is done to it any more
     # What is to be done: asked for twenty times on the way of one file, worked out once.
     orders: tuple[WorkOrder, ...] = field(init=False, repr=False, compare=False)
 
@@ -110,13 +111,16 @@ def read_request(
     `must_read_again` where nothing is kept of what the file said, so that only its new part would not be enough.
     """
     dataset, uri = assignment.dataset, assignment.source_uri
-    if dataset is None or uri is None or assignment.asks_for(RemoveFile):
+    if dataset is None or uri is None or assignment.is_superseded or assignment.asks_for(RemoveFile):
         return None
     if reads_nothing(assignment) and not must_read and not is_moved:
         return None
     modes = {order.mode for order in assignment.orders if isinstance(order, ReadFile)}
     releases_version = assignment.asks_for(ReleaseVersion)
-    if modes & {ReadMode.WHOLE, ReadMode.AGAIN} or must_read_again:
+    # A file that moves is read whole all the same. Whether it says less than before is asked then, too: what waits for
+    # an operator, or was rejected, does not come in with a move.
+    is_again = ReadMode.AGAIN in modes or (ReadMode.WHOLE in modes and not is_moved)
+    if is_again or must_read_again:
         why = ReadReason.REINGEST
     elif ReadMode.QUIET in modes or releases_version:
         why = ReadReason.QUIET
@@ -137,7 +141,7 @@ def reads_nothing(assignment: Assignment) -> bool:
 def file_change(assignment: Assignment, outcome: ReadOutcome | None, lake: Lake) -> FileChange | None:
     """What an item does to the catalog; None where it does nothing."""
     uri = assignment.source_uri
-    if uri is None or assignment.is_split:
+    if uri is None or assignment.is_split or assignment.is_superseded:
         return None
     if assignment.asks_for(RemoveFile):
         return FileChange(source_uri=uri, generation=0, seam_position=None, is_removed=True)

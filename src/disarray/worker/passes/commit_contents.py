@@ -92,6 +92,7 @@ def subject_commit(
         rows_follow=rows_follow,
         leaving=subject.planned.leaving,
         left=subject.planned.left,
+        swaps=subject.planned.swaps,
         parts=parts,
         parts_taken=superseded_deliveries(subject.waiting, subject.taken, work),
     )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control.commits import RejectedRows
 from disarray.kernels.reading.outcome import ReadStatus
+from disarray.model.fingerprints import Phase
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ def completion(outcome: ReadOutcome | None, *, is_parked: bool) -> Metadata:
             "waiting": print_.counts.waiting,
         },
     }
+    if print_.counts.preamble and print_.end.state.phase is Phase.PREAMBLE:
+        # Of a file of another kind every line is taken for preamble: it must not look like one that is empty yet.
+        version["lines"]["has_header"] = False
     if outcome.status is not ReadStatus.UNCHANGED:
         version["rejected"] = {reason.value: count for reason, count in outcome.rejects_by_reason.items()}
     if outcome.message:

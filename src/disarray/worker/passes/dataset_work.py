@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from disarray.model.fragments import FragmentEntry
     from disarray.store.lake import Lake
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
+    from disarray.worker.passes.resyncing import StagedSwap
     from disarray.worker.passes.work import Work
 
 
@@ -41,8 +42,10 @@ class DatasetWork:
     lake: Lake
     moved: Collection[str]  # files that have readings elsewhere
     leaving: Mapping[str, int | None]  # uri → the generation that counts elsewhere now, None for all of them
+    decided: Mapping[str, str]  # uri → what is to be done to earlier generations of files about others
     newest_us: Mapping[SubjectOfDataset, int | None]
     contradicting: Collection[tuple[str, int]]  # files and segments
+    swap: StagedSwap | None = None  # the generation that takes the place of the one before
 
     def file_changes(self) -> list[FileChange]:
         """What its items ask for, file by file, and the files that have to leave."""
@@ -51,7 +54,28 @@ class DatasetWork:
             for change in (file_change(each.assignment, each.outcome, self.lake) for each in self.work)
             if change is not None
         ]
-        return self._with_origins(changes) + self._departures(changes)
+        return self._with_origins(changes) + self._departures(changes) + self._decisions() + self._swapped()
+
+    def _decisions(self) -> list[FileChange]:
+        """What was decided about files that are about other subjects by now, and said something of this one earlier."""
+        return [
+            FileChange(
+                source_uri=uri,
+                generation=0,
+                seam_position=None,
+                is_allowed=decision == "allow",
+                is_released=decision == "release",
+            )
+            for uri, decision in self.decided.items()
+        ]
+
+    def _swapped(self) -> list[FileChange]:
+        if self.swap is None:
+            return []
+        sealed = catalog.find_sealed_segments(
+            self.connection, self.dataset.name, self.subject_key, segments=self.swap.segments()
+        )
+        return self.swap.changes(self.lake, sealed)
 
     @property
     def outcomes(self) -> dict[str, ReadOutcome]:
@@ -180,7 +204,8 @@ class DatasetWork:
         others = {
             fragment.source_uri: fragment.generation
             for fragment in known
-            if fragment.source_uri not in self.rebuild.files and fragment.state is FragmentState.ACTIVE
+            if fragment.source_uri not in self.rebuild.files
+            and fragment.state in (FragmentState.ACTIVE, FragmentState.PARKED)
         }
         newest = catalog.load_fingerprints(self.connection, sorted(others)) if others else {}
         return {uri for uri, found in newest.items() if found.generation > others[uri]}

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from disarray.control import definitions
+from disarray.control import definitions, queue
 from disarray.engine.jobs.scan_job import scan_readable_segments
 from disarray.errors import LeaseLostError
 from disarray.failpoints import failpoint
@@ -35,8 +35,10 @@ from disarray.worker.passes.rebuilding import (
     BLOCKED_SECONDS,
     due_rebuilds,
     in_portions,
+    is_backfill,
 )
 from disarray.worker.passes.report import PassReport, joined, rejects_of
+from disarray.worker.passes.resyncing import load_swaps, mark_superseded
 from disarray.worker.passes.rows import check_copies, scans_of
 from disarray.worker.passes.spoiling import spoiled_work
 from disarray.worker.passes.stages import (
@@ -47,13 +49,14 @@ from disarray.worker.passes.stages import (
     returned_items,
 )
 from disarray.worker.passes.subject_pass import by_subject
-from disarray.worker.passes.work_order import CompactSubject
+from disarray.worker.passes.work_order import CompactSubject, ResyncSubject
 from disarray.worker.upkeep.subject_upkeep import keep_subjects
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from disarray.control.queue import QueueItem
+    from disarray.control.resyncs import GenerationSwap
     from disarray.engine.jobs.scan_job import SegmentOfSubject
     from disarray.errors import RebuildBlockedError
     from disarray.worker.passes.assignment import Assignment
@@ -91,11 +94,12 @@ def process_items(
     *,
     on_step: Callable[[], None],
     finished: list[PassReport] | None = None,
+    is_busy: bool = False,
 ) -> PassReport:
     """Do all that a batch of claimed items asks for; `on_step` hears of every step, so that leases are kept.
 
     A batch may take several commits. What is done stays done: `finished` gets the report of each part, so that it is
-    known also after an error in a later one.
+    known also after an error in a later one. Where live work came lately, `is_busy`, rebuilds take smaller portions.
     """
     reports = [] if finished is None else finished
     with workplace.pool.connection() as connection:
@@ -111,14 +115,28 @@ def process_items(
             for each in assignments
             if not each.asks_for(CompactSubject) and each.item.queue_id not in handed
         ]
+        others = mark_superseded(connection, others)
         rebuilds = due_rebuilds(connection, others)
+        swaps = load_swaps(connection, others)
         if rebuilds:
             failpoint("rebuild.due", connection)
     give_back(workplace, [HandedOver(target) for target in foreign])
     known = replace(workplace, datasets={**workplace.datasets, **former}) if former else workplace
-    # Rebuilds of long histories are committed one after the other.
-    for portion in in_portions(others, rebuilds):
-        _process(known, portion, due=rebuilds, moves=moves, on_step=on_step, reports=reports)
+    weights = {key: rebuild.readings for key, rebuild in rebuilds.items()}
+    swapping = [each for each in others if each.asks_for(ResyncSubject)]
+    cut = partial(in_portions, cores=workplace.runner.cores, is_busy=is_busy)
+    # Rebuilds of long histories are committed one after the other, and give way between them to files that come. Swaps
+    # come last: what they take the place of is in by then, and not read beside them.
+    portions = [
+        *cut([each for each in others if each not in swapping], weights),
+        *cut(swapping, {key: swap.rows for key, swap in swaps.items()}),
+    ]
+    for number, portion in enumerate(portions):
+        if number and is_backfill(portion) and is_backfill(portions[number - 1]) and _is_awaited(workplace):
+            left = {each.item.subject_key for rest in portions[number:] for each in rest}
+            reports.append(PassReport(given_back=tuple(sorted(left))))
+            break
+        _process(known, portion, due=rebuilds, moves=moves, swaps=swaps, on_step=on_step, reports=reports)
     # Planned only now, on what the commits left.
     lost = {subject for report in reports for subject in report.lost_subjects}
     keeping = keep_subjects(
@@ -137,21 +155,36 @@ def process_items(
     return joined(reports)
 
 
+def _is_awaited(workplace: Workplace) -> bool:
+    with workplace.pool.connection() as connection:
+        return queue.is_live_work_waiting(connection, workplace.holder)
+
+
 def _process(
     workplace: Workplace,
     assignments: Sequence[Assignment],
     *,
     due: Mapping[SubjectOfDataset, Rebuild],
     moves: Moves,
+    swaps: Mapping[SubjectOfDataset, GenerationSwap],
     on_step: Callable[[], None],
     reports: list[PassReport],
 ) -> None:
     """Take the assigned items through all stages, and give back what was not committed."""
     subjects = {each.item.subject_key for each in assignments}
     rebuilds = {rebuild.key: rebuild for rebuild in due.values() if rebuild.subject_key in subjects}
-    this = Pass(workplace, uuid.uuid4(), rebuilds, moves, on_step)
+    # A subject that waits for a rebuild is moved first: its order is queued again.
+    own_swaps = {
+        each.dataset_subject: swaps[each.dataset_subject]
+        for each in assignments
+        if each.asks_for(ResyncSubject)
+        and each.dataset_subject is not None
+        and each.dataset_subject in swaps
+        and each.dataset_subject not in rebuilds
+    }
+    this = Pass(workplace, uuid.uuid4(), rebuilds, moves, on_step, swaps=own_swaps)
     judged = judge_stage(this, *read_stage(this, assignments))
-    parts = in_commits(judged.ready, whole={subject for _, subject in rebuilds})
+    parts = in_commits(judged.ready, whole={subject for _, subject in (*rebuilds, *own_swaps)})
     if len(parts) > 1:
         # A part that is committed must not make the next one look late.
         this = replace(this, newest_us=newest_readings(workplace, judged.ready))
@@ -173,7 +206,9 @@ def _process(
     give_back(workplace, outcomes)
     reports.append(PassReport(failed=failure_messages(outcomes)))
     if unharmed:
-        _process(workplace, unharmed, due=due, moves=this.moves, on_step=on_step, reports=reports)
+        _process(
+            workplace, unharmed, due=due, moves=this.moves, swaps=swaps, on_step=on_step, reports=reports
+        )
 
 
 def _committed(
@@ -194,6 +229,7 @@ def _committed(
                     read_again=read.read_again,
                     moves=this.moves,
                     newest_us=this.newest_us,
+                    swaps=read.swaps,
                     contradicting=contradicting,
                 ),
                 read,

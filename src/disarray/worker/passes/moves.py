@@ -36,10 +36,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """What a batch has to know of moves: where its files have readings, and which are to leave its subjects."""
+    """What a batch has to know of moves: where its files have readings, and which are to leave its subjects.
+
+    `decided` is what is still to be done to earlier generations of files that are about other subjects by now.
+    """
 
     homes: Mapping[str, Sequence[Home]] = field(default_factory=dict)
     leaving: Mapping[SubjectOfDataset, Mapping[str, int | None]] = field(default_factory=dict)
+    decided: Mapping[SubjectOfDataset, Mapping[str, str]] = field(default_factory=dict)
 
 
 def load_moves(connection: Connection, items: Sequence[QueueItem]) -> Moves:
@@ -48,10 +52,13 @@ def load_moves(connection: Connection, items: Sequence[QueueItem]) -> Moves:
         connection, [item.source_uri for item in items if item.source_uri is not None]
     )
     leaving: dict[SubjectOfDataset, dict[str, int | None]] = defaultdict(dict)
+    decided: dict[SubjectOfDataset, dict[str, str]] = defaultdict(dict)
     for each in moving_files.load_moving_files(connection, sorted({item.subject_key for item in items})):
-        if not each.is_arriving:
+        if each.decision is not None:
+            decided[each.dataset, each.subject_key][each.source_uri] = each.decision
+        elif not each.is_arriving:
             leaving[each.dataset, each.subject_key][each.source_uri] = each.generation
-    return Moves(homes, leaving)
+    return Moves(homes, leaving, decided)
 
 
 def load_former_datasets(

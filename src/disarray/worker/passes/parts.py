@@ -169,8 +169,8 @@ def superseded_deliveries(
 def _delivery(
     own_uri: str, parent_uri: str, part: PartRead, outcome: ReadOutcome, lake: Lake
 ) -> PartDelivery:
-    said = part_outcome(outcome, part)
-    assert said.fingerprint is not None
+    own = part_outcome(outcome, part)
+    assert own.fingerprint is not None
     return PartDelivery(
         part_uri=own_uri,
         parent_uri=parent_uri,
@@ -179,5 +179,5 @@ def _delivery(
         change=outcome.change.value,
         replacement=outcome.replacement.value,
         fragments=[asdict(fragment) | {"path": lake.relative(fragment.path)} for fragment in part.fragments],
-        fingerprint=said.fingerprint,
+        fingerprint=own.fingerprint,
     )

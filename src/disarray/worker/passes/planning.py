@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from disarray.control.catalog import SegmentEntry
     from disarray.control.commits import LeavingFile
     from disarray.control.connections import Connection
+    from disarray.control.resyncs import GenerationSwap
     from disarray.kernels.reading.outcome import ReadOutcome
     from disarray.model.catalog_changes import CatalogChanges
     from disarray.model.description.dataset import Dataset
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from disarray.store.lake import Lake
     from disarray.worker.passes.contradictions import Contradiction
     from disarray.worker.passes.rebuilding import Rebuild, SubjectOfDataset
+    from disarray.worker.passes.resyncing import StagedSwap
     from disarray.worker.passes.work import Work
 
 # One pass copies about so many readings between stores: staged on disk, and locked for as long as that takes.
@@ -48,6 +50,7 @@ class SubjectPlans:
     )  # of other datasets and subjects, after the commit
     left: list[tuple[str, str]] = field(default_factory=list)  # dataset, uri: with the commit
     blocked: dict[SubjectOfDataset, RebuildBlockedError] = field(default_factory=dict)
+    swaps: list[GenerationSwap] = field(default_factory=list)  # with the commit
 
 
 def plan_subject(
@@ -61,6 +64,7 @@ def plan_subject(
     read_again: Mapping[SubjectOfDataset, Mapping[str, ReadOutcome]] | None = None,
     moves: Moves | None = None,
     newest_us: Mapping[SubjectOfDataset, int | None] | None = None,
+    swaps: Mapping[SubjectOfDataset, StagedSwap] | None = None,
     contradicting: Collection[Contradiction] = frozenset(),
 ) -> SubjectPlans:
     """What the items of one subject change; a rebuild that it waits for, and what has to leave, come with them.
@@ -90,7 +94,9 @@ def plan_subject(
                 if any((home.dataset, home.subject_key) != key for home in homes)
             },
             leaving=moves.leaving.get(key, {}),
+            decided=moves.decided.get(key, {}),
             newest_us=newest_us or {},
+            swap=(swaps or {}).get(key),
             contradicting={(uri, segment) for where, uri, segment in contradicting if where == key},
         )
         try:
@@ -99,7 +105,8 @@ def plan_subject(
             planned.blocked[key] = error
         else:
             planned.plans.extend([] if plan is None else [plan])
-            planned.left.extend((name, uri) for uri in own.leaving)
+            planned.left.extend((name, uri) for uri in {**own.leaving, **own.decided})
+            planned.swaps.extend([] if own.swap is None else [own.swap.swap])
     ready = [each for each in work if each.assignment.dataset_subject not in planned.blocked]
     planned.leaving.extend(leaving_files(ready, subject_key, moves))
     return planned

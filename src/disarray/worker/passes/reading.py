@@ -20,8 +20,9 @@ from disarray.worker.passes.parts import (
 )
 from disarray.worker.passes.rebuilding import lost_files
 from disarray.worker.passes.restoring import files_with_fragments
+from disarray.worker.passes.resyncing import StagedSwap, staged_requests
 from disarray.worker.passes.work import Work
-from disarray.worker.passes.work_order import AllowFile
+from disarray.worker.passes.work_order import AllowFile, ResyncSubject
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,10 +32,12 @@ if TYPE_CHECKING:
     from disarray.control.file_parts import PartDelivery
     from disarray.control.moving_files import Home
     from disarray.control.queue import QueueId
+    from disarray.control.resyncs import GenerationSwap
     from disarray.engine.jobs.read_job import ReadJobResult
     from disarray.engine.runner import Runner
     from disarray.errors import RebuildBlockedError
     from disarray.kernels.reading.outcome import ReadOutcome
+    from disarray.model.description.dataset import Dataset
     from disarray.model.description.read_spec import ReadSpec
     from disarray.store.lake import Lake
     from disarray.worker.passes.assignment import Assignment
@@ -53,6 +56,7 @@ class BatchRequests:
     waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
     delivered: Mapping[QueueId, PartDelivery] = field(default_factory=dict)  # what of it is taken in now
     unchanged: Mapping[QueueId, ReadOutcome] = field(default_factory=dict)  # parts for which nothing waits
+    staged: Mapping[FileOfSubject, ReadRequest] = field(default_factory=dict)  # of generations to be swapped
 
     def without(
         self, blocked: Mapping[SubjectOfDataset, object], assignments: Sequence[Assignment]
@@ -88,6 +92,7 @@ class BatchRead:
     read_again: Mapping[SubjectOfDataset, Mapping[str, ReadOutcome]]
     waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
     taken: Mapping[str, PartDelivery] = field(default_factory=dict)  # what of it was taken in, by uri
+    swaps: Mapping[SubjectOfDataset, StagedSwap] = field(default_factory=dict)
 
 
 def batch_requests(
@@ -95,6 +100,9 @@ def batch_requests(
     assignments: Sequence[Assignment],
     rebuilds: Mapping[SubjectOfDataset, Rebuild],
     homes: Mapping[str, Sequence[Home]],
+    *,
+    swaps: Mapping[SubjectOfDataset, GenerationSwap],
+    datasets: Mapping[str, Dataset],
 ) -> BatchRequests:
     """What to read for a batch; items for which nothing is to be read are left out.
 
@@ -168,6 +176,11 @@ def batch_requests(
         for uri, stored in rebuild.files.items()
         if (*key, uri) not in has_item
     }
+    staged = {
+        file: request
+        for swap in swaps.values()
+        for file, request in staged_requests(swap, datasets[swap.dataset], now_us=now_us).items()
+    }
     # One and the same object travels to a task once, however many files it is for.
     specs: dict[tuple[str, str], ReadSpec] = {}
 
@@ -182,6 +195,7 @@ def batch_requests(
         waiting,
         delivered,
         unchanged,
+        {file: lighter(request) for file, request in staged.items()},
     )
 
 
@@ -202,27 +216,42 @@ def read_batch(
     *,
     lake: Lake,
     run_id: UUID,
+    swaps: Mapping[SubjectOfDataset, GenerationSwap],
 ) -> BatchRead:
     """Read all of it in one job."""
-    asked = [*requests.of_items.values(), *requests.read_again.values()]
+    asked = [*requests.of_items.values(), *requests.read_again.values(), *requests.staged.values()]
     job = read_files(runner, asked, lake=lake, run_id=run_id)
-    outcomes = dict(zip(requests.of_items, job.outcomes, strict=False))
+    without_item = len(requests.of_items)
+    first_staged = without_item + len(requests.read_again)
+    outcomes = dict(zip(requests.of_items, job.outcomes[:without_item], strict=True))
     outcomes |= requests.unchanged
     outcomes |= {
         queue_id: delivered_outcome(delivery, lake) for queue_id, delivery in requests.delivered.items()
     }
     read_again: dict[SubjectOfDataset, dict[str, ReadOutcome]] = {}
     for (name, subject, uri), outcome in zip(
-        requests.read_again, job.outcomes[len(requests.of_items) :], strict=True
+        requests.read_again, job.outcomes[without_item:first_staged], strict=True
     ):
         read_again.setdefault((name, subject), {})[uri] = outcome
+    staged: dict[SubjectOfDataset, dict[str, ReadOutcome]] = {key: {} for key in swaps}
+    for (name, subject, uri), outcome in zip(requests.staged, job.outcomes[first_staged:], strict=True):
+        staged[name, subject][uri] = outcome
+    staged_swaps = {key: StagedSwap(swap, staged[key]) for key, swap in swaps.items()}
     work = [
         Work(
             assignment,
             outcomes.get(assignment.item.queue_id),
             restores=assignment.item.source_uri in requests.restored,
+            problem=_swap_problem(assignment, staged_swaps),
         )
         for assignment in assignments
     ]
     taken = {delivery.part_uri: delivery for delivery in requests.delivered.values()}
-    return BatchRead(job, work, read_again, requests.waiting, taken)
+    return BatchRead(job, work, read_again, requests.waiting, taken, staged_swaps)
+
+
+def _swap_problem(assignment: Assignment, swaps: Mapping[SubjectOfDataset, StagedSwap]) -> str | None:
+    if assignment.dataset_subject is None or not assignment.asks_for(ResyncSubject):
+        return None
+    found = swaps.get(assignment.dataset_subject)
+    return None if found is None else found.problem

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disarray.control import definitions
+from disarray.control.queue import Lane
 from disarray.errors import RebuildBlockedError, SubjectMissingError
 from disarray.kernels.reading.outcome import ReadStatus
 from disarray.model.description.dataset import OnShrink, SubjectKind
@@ -33,6 +34,10 @@ SubjectOfDataset = tuple[str, str]  # dataset, subject
 
 SHOWN_FILES = 10
 PORTION_READINGS = 20_000_000
+# Whoever changes a file waits for the portion that is under way: a second of work where nothing came lately, and
+# hardly more than the start of a job where something did.
+QUIET_READINGS_A_CORE = 1_000_000
+BUSY_READINGS_A_CORE = 125_000
 # How long items wait whose subject cannot be rebuilt: `disarray rebuild`, or any other item, tries at once.
 BLOCKED_SECONDS = 1500
 
@@ -117,24 +122,38 @@ def due_rebuilds(
 
 
 def in_portions(
-    assignments: Sequence[Assignment], rebuilds: Mapping[SubjectOfDataset, Rebuild]
+    assignments: Sequence[Assignment],
+    readings: Mapping[SubjectOfDataset, int],
+    *,
+    cores: int,
+    is_busy: bool,
 ) -> list[list[Assignment]]:
-    """The work of a batch, whole subjects at a time, cut where rebuilds add up to more than one pass should hold."""
+    """The work of a batch, whole subjects at a time, live orders first, cut where readings add up to enough."""
     weights: dict[str, int] = defaultdict(int)
-    for (_, subject), rebuild in rebuilds.items():
-        weights[subject] += rebuild.readings
+    for (_, subject), count in readings.items():
+        weights[subject] += count
     by_subject: dict[str, list[Assignment]] = defaultdict(list)
     for each in assignments:
         by_subject[each.item.subject_key].append(each)
+    most = min(PORTION_READINGS, (BUSY_READINGS_A_CORE if is_busy else QUIET_READINGS_A_CORE) * cores)
     portions: list[list[Assignment]] = [[]]
     held = 0
-    for subject in sorted(by_subject, key=lambda subject: weights[subject]):
-        if portions[-1] and held + weights[subject] > PORTION_READINGS:
+    for subject in sorted(
+        by_subject, key=lambda subject: (is_backfill(by_subject[subject]), weights[subject])
+    ):
+        own = by_subject[subject]
+        is_next_lane = is_backfill(own) and not is_backfill(portions[-1])
+        if portions[-1] and (is_next_lane or held + weights[subject] > most):
             portions.append([])
             held = 0
-        portions[-1] += by_subject[subject]
+        portions[-1] += own
         held += weights[subject]
     return [portion for portion in portions if portion]
+
+
+def is_backfill(assignments: Sequence[Assignment]) -> bool:
+    """Whether nobody waits for any of it."""
+    return all(each.item.lane is Lane.BACKFILL for each in assignments)
 
 
 def blocked_by_failures(

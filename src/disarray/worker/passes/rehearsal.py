@@ -182,8 +182,8 @@ def _read_where_they_belong(
             foreign = find_foreign(assignments, Moves(homes))
             elsewhere = {each.queue_id for each in foreign}
             assignments = [each for each in assignments if each.item.queue_id not in elsewhere]
-            requests = batch_requests(connection, assignments, {}, homes)
-            batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4())
+            requests = batch_requests(connection, assignments, {}, homes, swaps={}, datasets=datasets)
+            batch = read_batch(runner, assignments, requests, lake=lake, run_id=uuid.uuid4(), swaps={})
             own, foreign_inside = judge_subjects(batch.work, {})
             handed += (*foreign, *foreign_inside)
             failures |= {each.item.file_uri: each.failure for each in own if each.failure is not None}

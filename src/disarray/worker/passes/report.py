@@ -74,11 +74,12 @@ class CommittedPlan:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What became of a batch: every item is completed, failed with a message, or lost with its subject."""
+    """What became of a batch: every item is completed, failed with a message, lost or given back with its subject."""
 
     completed: tuple[QueueId, ...] = ()
     failed: Mapping[QueueId, str] = field(default_factory=dict)
     lost_subjects: tuple[str, ...] = ()
+    given_back: tuple[str, ...] = ()  # subjects whose backfill gives way to live work
     plans: tuple[SubjectPlan, ...] = ()
     committed: tuple[CommittedPlan, ...] = ()
     rejects: tuple[FileRejects, ...] = ()
@@ -91,6 +92,7 @@ def joined(reports: Sequence[PassReport]) -> PassReport:
         completed=tuple(queue_id for report in reports for queue_id in report.completed),
         failed={queue_id: text for report in reports for queue_id, text in report.failed.items()},
         lost_subjects=tuple(subject for report in reports for subject in report.lost_subjects),
+        given_back=tuple(subject for report in reports for subject in report.given_back),
         plans=tuple(plan for report in reports for plan in report.plans),
         committed=tuple(commit for report in reports for commit in report.committed),
         rejects=tuple(rejects for report in reports for rejects in report.rejects),

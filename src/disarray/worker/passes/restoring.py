@@ -43,11 +43,14 @@ def load_withdrawn(
     usable: dict[str, list[FragmentEntry]] = {}
     former: dict[str, list[FragmentEntry]] = {}
     for uri, fragments in catalog.load_withdrawn_fragments(connection, uris).items():
+        newest = max(each.entry.generation for each in fragments)
         for each in fragments:
             # What belongs elsewhere by now is read for that, and counts for what it counted here.
             made_as = each.dataset, each.subject_key, each.parse_version
             is_usable = made_as == (dataset.name, subject_key, dataset.parse_version)
-            (usable if is_usable else former).setdefault(uri, []).append(each.entry)
+            # What an earlier generation said elsewhere can be read nowhere: a commit of its own restores it there.
+            if is_usable or each.entry.generation == newest:
+                (usable if is_usable else former).setdefault(uri, []).append(each.entry)
     return Withdrawn(usable, former)
 
 
@@ -66,8 +69,12 @@ def files_with_fragments(connection: Connection, assignments: Iterable[Assignmen
     for uri, assignment in allowed.items():
         assert assignment.dataset is not None
         wanted = (*(assignment.dataset_subject or ()), assignment.dataset.parse_version)
+        own = withdrawn.get(uri, ())
+        newest = max((each.entry.generation for each in own), default=0)
         are_usable = [
-            (each.dataset, each.subject_key, each.parse_version) == wanted for each in withdrawn.get(uri, ())
+            (each.dataset, each.subject_key, each.parse_version) == wanted
+            for each in own
+            if each.entry.generation == newest
         ]
         # Allowed before a worker had removed it, it says what it said.
         if all(are_usable) and (are_usable or known.get(uri, {}).get(assignment.dataset_subject or ("", ""))):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from uuid import UUID
 
+    from disarray.control.resyncs import GenerationSwap
     from disarray.errors import RebuildBlockedError
     from disarray.worker.passes.assignment import Assignment
     from disarray.worker.passes.item_outcomes import ItemOutcome
@@ -48,13 +49,15 @@ class Pass:
     moves: Moves
     on_step: Callable[[], None]
     newest_us: Mapping[SubjectOfDataset, int | None] = field(default_factory=dict)
+    swaps: Mapping[SubjectOfDataset, GenerationSwap] = field(default_factory=dict)
 
     def after(self, part: Sequence[Work]) -> Pass:
         """The pass for what is committed after a part of it: a subject has one run for each commit."""
         # What has to leave a subject left with the first part of it: a later one may bring it back.
         gone = {each.assignment.dataset_subject for each in part}
         leaving = {where: files for where, files in self.moves.leaving.items() if where not in gone}
-        return replace(self, run_id=uuid.uuid4(), moves=replace(self.moves, leaving=leaving))
+        decided = {where: files for where, files in self.moves.decided.items() if where not in gone}
+        return replace(self, run_id=uuid.uuid4(), moves=replace(self.moves, leaving=leaving, decided=decided))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,14 @@ def read_stage(this: Pass, assignments: Sequence[Assignment]) -> tuple[BatchRead
     """Job 1; also the rebuilds of which a file is gone, for which nothing was read."""
     workplace = this.workplace
     with workplace.pool.connection() as connection:
-        requests = batch_requests(connection, assignments, this.rebuilds, this.moves.homes)
+        requests = batch_requests(
+            connection,
+            assignments,
+            this.rebuilds,
+            this.moves.homes,
+            swaps=this.swaps,
+            datasets=workplace.datasets,
+        )
     blocked = find_blocked(workplace.runner, requests)
     failpoint("read.before")
     read = read_batch(
@@ -81,6 +91,7 @@ def read_stage(this: Pass, assignments: Sequence[Assignment]) -> tuple[BatchRead
         requests.without(blocked, assignments),
         lake=workplace.lake,
         run_id=this.run_id,
+        swaps=this.swaps,
     )
     failpoint("read.after")
     this.on_step()

@@ -30,7 +30,9 @@ class SubjectPass:
     subject_key: str
     work: tuple[Work, ...]
     files: Sequence[LakeFile] = ()
-    read_again: Mapping[str, ReadOutcome] = field(default_factory=dict)  # of a rebuild, without an item
+    read_again: Mapping[str, ReadOutcome] = field(
+        default_factory=dict
+    )  # of a rebuild or a swap, without an item
     waiting: Mapping[str, Sequence[PartDelivery]] = field(default_factory=dict)  # for parts, by uri
     taken: Mapping[str, PartDelivery] = field(default_factory=dict)  # what of it is taken in, by uri
     planned: SubjectPlans = field(default_factory=SubjectPlans)
@@ -51,6 +53,11 @@ class SubjectPass:
                 uri: outcome
                 for plan in planned.plans
                 for uri, outcome in read.read_again.get((plan.dataset, self.subject_key), {}).items()
+            }
+            | {
+                uri: outcome
+                for swap in planned.swaps
+                for uri, outcome in read.swaps[swap.key].outcomes.items()
             },
         )
 

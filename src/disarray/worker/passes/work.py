@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from disarray.kernels.reading.outcome import ReadStatus
-from disarray.worker.passes.work_order import RebuildSubject, RemoveFile
+from disarray.worker.passes.work_order import RebuildSubject, RemoveFile, ResyncSubject
 
 if TYPE_CHECKING:
     from disarray.control.queue import QueueItem
@@ -23,6 +23,7 @@ class Work:
     restores: bool = (
         False  # what the file said before it was blacklisted is kept, whatever became of the file
     )
+    problem: str | None = None  # why what it needs beside a file cannot be had
 
     @property
     def item(self) -> QueueItem:
@@ -37,16 +38,18 @@ class Work:
     @property
     def failure(self) -> str | None:
         """Why the item cannot be completed, None where it can."""
-        if self.assignment.asks_for(RemoveFile):
+        if self.problem is not None:
+            return self.problem
+        if self.assignment.is_superseded or self.assignment.asks_for(RemoveFile):
             return None
         if self.item.source_uri is not None and self.assignment.dataset is None:
             return self.assignment.problem or (
                 f"no dataset takes {self.item.source_uri}. Nothing was read, and what it said before stays. "
                 "Describe it in disarray.toml; its next notification tries again."
             )
-        if self.assignment.asks_for(RebuildSubject) and self.assignment.dataset is None:
+        if self.assignment.asks_for(RebuildSubject, ResyncSubject) and self.assignment.dataset is None:
             return (
-                f"this worker knows no dataset '{self.item.dataset}', so {self.item.subject_key} was not rebuilt. Its "
+                f"this worker knows no dataset '{self.item.dataset}', so {self.item.subject_key} stays as it is. Its "
                 "old numbers are served. Describe it in disarray.toml, or let a worker do it that knows it."
             )
         if self.outcome is None or self.outcome.status in (

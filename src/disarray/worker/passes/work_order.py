@@ -96,8 +96,17 @@ class CopySubject:
     dataset: str
 
 
+@dataclass(frozen=True, slots=True)
+class ResyncSubject:
+    """Let the generation that a resync staged take the place of what a source delivered of a subject before."""
+
+    subject_key: str
+    dataset: str
+    job_id: int
+
+
 FileOrder: TypeAlias = ReadFile | ReleaseReadings | ReleaseVersion | AllowFile | PreviewFile | RemoveFile
-SubjectOrder: TypeAlias = RebuildSubject | ReconcileSubject | CompactSubject | CopySubject
+SubjectOrder: TypeAlias = RebuildSubject | ReconcileSubject | CompactSubject | CopySubject | ResyncSubject
 WorkOrder: TypeAlias = FileOrder | SubjectOrder
 
 
@@ -118,6 +127,8 @@ def orders_of(item: QueueItem) -> tuple[WorkOrder, ...]:
             return (CompactSubject(item.subject_key),)
         case OrderKind.COPY:
             return (CopySubject(item.subject_key, item.dataset or ""),)
+        case OrderKind.RESYNC:
+            return (ResyncSubject(item.subject_key, item.dataset or "", int(item.metadata["job_id"])),)
         case _:
             assert_never(item.kind)
 
@@ -129,7 +140,7 @@ def looks_into_file(order: WorkOrder) -> bool:
             return True
         case ReleaseReadings() | PreviewFile() | RemoveFile():
             return False
-        case RebuildSubject() | ReconcileSubject() | CompactSubject() | CopySubject():
+        case RebuildSubject() | ReconcileSubject() | CompactSubject() | CopySubject() | ResyncSubject():
             return False
         case _:
             assert_never(order)
@@ -144,7 +155,7 @@ def takes_file_as_it_is(order: WorkOrder) -> bool:
             return True
         case ReleaseReadings() | PreviewFile() | RemoveFile():
             return False
-        case RebuildSubject() | ReconcileSubject() | CompactSubject() | CopySubject():
+        case RebuildSubject() | ReconcileSubject() | CompactSubject() | CopySubject() | ResyncSubject():
             return False
         case _:
             assert_never(order)
@@ -157,7 +168,9 @@ def is_arrival(order: WorkOrder) -> bool:
             return mode in (ReadMode.NEW, ReadMode.QUIET)
         case PreviewFile() | RemoveFile() | ReconcileSubject() | CopySubject():
             return True
-        case ReleaseReadings() | ReleaseVersion() | AllowFile() | RebuildSubject() | CompactSubject():
+        case ReleaseReadings() | ReleaseVersion() | AllowFile():
+            return False
+        case RebuildSubject() | CompactSubject() | ResyncSubject():
             return False
         case _:
             assert_never(order)

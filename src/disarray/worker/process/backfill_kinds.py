@@ -6,13 +6,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from disarray.backfill.description import RepublishSpec
+from disarray.backfill.description import RepublishSpec, ResyncSpec
 from disarray.backfill.replay import ReplayMeans
 from disarray.backfill.republish import RepublishKind
+from disarray.backfill.resync import ResyncMeans, open_resync
 from disarray.backfill.subject_kinds import subject_kinds
 from disarray.control.connections import SessionLimits, open_pool
 from disarray.errors import ConfigError
 from disarray.model.description.spec_table import near_miss
+from disarray.queries.project import configured_sources
 from disarray.sinks.destination_file import load_destinations
 from disarray.sinks.destination_loader import DestinationLoader
 from disarray.worker.process.local import database_of, open_house
@@ -40,12 +42,22 @@ class WorkerKinds:
     dsn: str
     is_over: Callable[[], bool] = lambda: False
 
-    def __call__(self, connection: Connection, spec: BackfillSpec, /) -> AbstractContextManager[BackfillKind]:
+    def __call__(
+        self, connection: Connection, spec: BackfillSpec, job_id: int | None = None, /
+    ) -> AbstractContextManager[BackfillKind]:
         """The kind of a job, at work on what its description names."""
         if isinstance(spec, RepublishSpec):
             return self._open_republish(spec)
         place = self.place
-        means = ReplayMeans(place.runner, place.lake, place.datasets, is_over=self.is_over)
+        if isinstance(spec, ResyncSpec):
+            return open_resync(
+                spec,
+                job_id,
+                ResyncMeans(place.landing, place.datasets, place.sources, is_over=self.is_over),
+            )
+        means = ReplayMeans(
+            place.runner.beside("backfills"), place.lake, place.datasets, is_over=self.is_over
+        )
         return subject_kinds(means)(connection, spec)
 
     @contextmanager
@@ -77,12 +89,13 @@ class WorkerKinds:
 
 
 @contextmanager
-def project_kinds(config: Config) -> Iterator[WorkerKinds]:
-    """The same for a command that republishes: with the project, and without an engine."""
+def project_kinds(config: Config, is_over: Callable[[], bool] = lambda: False) -> Iterator[WorkerKinds]:
+    """The same for a command that republishes or resyncs: with the project, and without an engine."""
     with open_house(config) as house:
         place = replace(
             house,
             destinations=load_destinations(config.dataset_file, house.datasets),
             loader_settings=loader_settings(config),
+            sources=configured_sources(config, house.datasets),
         )
-        yield WorkerKinds(place, database_of(config))
+        yield WorkerKinds(place, database_of(config), is_over)

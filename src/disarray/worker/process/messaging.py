@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A receiver that does not answer is asked again after a second, then later and later.
+# The breaker of one receiver: whether it answers at all is tried after a second, then later and later. When a message
+# that failed is sent again is in `sinks/hook_sending.py`.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 1.0, 60.0
 # Beyond what a message may take: who has not ended then hangs, and its claim runs out.
 _END_SECONDS = 5.0
@@ -106,11 +107,11 @@ class Messenger:
 
 def sentence_of(sent: SentEffect) -> str:
     """What became of one message, in a line."""
-    told = f"hook {sent.effect.hook_name}: {sent.effect.cause} (side effect {sent.effect.effect_id})"
+    message = f"hook {sent.effect.hook_name}: {sent.effect.cause} (side effect {sent.effect.effect_id})"
     match sent.state:
         case EffectState.DONE:
-            return f"{told} sent: {sent.outcome.status}"
+            return f"{message} sent: {sent.outcome.status}"
         case EffectState.DEAD:
-            return f"{told} given up: {sent.outcome.reason}. See: disarray hook effects --state dead"
+            return f"{message} given up: {sent.outcome.reason}. See: disarray hook effects --state dead"
         case _:
-            return f"{told} not sent, tried again later: {sent.outcome.reason}"
+            return f"{message} not sent, tried again later: {sent.outcome.reason}"

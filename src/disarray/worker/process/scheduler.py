@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import threading
 import time
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from disarray.control import claims, queue
 from disarray.control.claims import Failure
-from disarray.control.queue import FetchPolicy
+from disarray.control.queue import FetchPolicy, Lane
 from disarray.errors import (
     AccessDeniedError,
     ControlError,
@@ -57,6 +58,7 @@ _NOT_OF_AN_ITEM = (
     SupersededDefinitionError,
 )
 _KEEP_WARM_SECONDS = 30.0
+_BUSY_SECONDS = 30.0
 # Files that are small on average cost a pass more than reading them does, and each pass scans their segment again:
 # after a full batch of them, the next one takes so many times more.
 _SMALL_BYTES = 64 << 10
@@ -84,6 +86,8 @@ class Scheduler:
     _takes_more: threading.Event = field(default_factory=threading.Event)
     # Subjects whose last pass the server broke off for taking too long.
     _broken_off: set[str] = field(default_factory=set)
+    # When there was live work last.
+    _live_at: list[float] = field(default_factory=lambda: [-math.inf])
 
     def drain(self) -> Iterator[PassReport]:
         """Process batches until nothing is left to claim."""
@@ -168,7 +172,11 @@ class Scheduler:
         subjects = {item.subject_key for item in items}
         try:
             report = process_items(
-                self.workplace, items, on_step=lambda: self._step(progress), finished=finished
+                self.workplace,
+                items,
+                on_step=lambda: self._step(progress),
+                finished=finished,
+                is_busy=self._is_busy(items),
             )
         except StalePlanError as error:
             # Somebody decided about a parked file meanwhile: claimed again, it is planned again.
@@ -191,6 +199,8 @@ class Scheduler:
                 raise HandedBackError("the job was broken off: the worker ends") from error
             return self._try_smaller(items, finished, progress, error)
         self._broken_off.difference_update(subjects)
+        if report.given_back:
+            self._give_way(report.given_back)
         return report
 
     def _given_back(self, items: Sequence[QueueItem], finished: Sequence[PassReport]) -> PassReport:
@@ -256,6 +266,21 @@ class Scheduler:
             if items:
                 failpoint("claim.after", connection)
             return items
+
+    def _is_busy(self, items: Sequence[QueueItem]) -> bool:
+        """Whether live work comes, or came lately: then more of it may come while backfill is under way."""
+        now = time.monotonic()
+        if any(item.lane is Lane.LIVE for item in items):
+            self._live_at[0] = now
+        return now - self._live_at[0] < _BUSY_SECONDS
+
+    def _give_way(self, subjects: Sequence[str]) -> None:
+        """Free subjects of the backfill lane; at once, for live work waits for it."""
+        try:
+            with self.workplace.pool.connection() as connection:
+                claims.release_subjects(connection, subjects, self.workplace.holder)
+        except LeaseLostError:
+            self._release(subjects)
 
     def _hand_back(self, items: Sequence[QueueItem]) -> None:
         """Free what a failed pass held, so that nobody has to wait for the leases."""

@@ -92,5 +92,6 @@ def loader_settings(config: Config) -> LoaderSettings:
     """The `[sinks]` settings of a configuration; the turn to load a subject holds as long as that of a worker."""
     return LoaderSettings(
         every_seconds=config.length_us("sinks.load_every") / SECOND,
+        most_deleted_percent=config.number("sinks.most_deleted_percent"),
         lease_seconds=worker_settings(config).lease_seconds,
     )

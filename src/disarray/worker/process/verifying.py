@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import random
+import time
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING
 
 from disarray.control.status import queue_status
@@ -26,6 +28,9 @@ log = logging.getLogger(__name__)
 
 # A worker that has just started has other things to do.
 LOOK_SECONDS = 600.0
+# While there is something else to do a verification waits; for so long at a time, as it holds scratch files.
+POLL_SECONDS = 0.5
+MOST_WAITING_SECONDS = 3600.0
 
 
 def verify_when_idle(
@@ -49,7 +54,10 @@ def verify_when_idle(
 def verify_once(
     workplace: Workplace, settings: VerificationSettings, stop: threading.Event
 ) -> VerificationReport | None:
-    """Verify for as long as budget and queue allow; None where there is something else to do, or it was done lately."""
+    """Verify for as long as budget and queue allow; None where there is something else to do, or it was done lately.
+
+    What is queued meanwhile finds a core free, and has all of them as soon as the tasks under way end: the rest waits.
+    """
     with workplace.pool.connection() as connection:
         selection = {
             "scheduled_by": workplace.holder.instance_name,
@@ -60,19 +68,23 @@ def verify_once(
             connection, verification_id, selection=selection, every=settings.every
         ):
             return None
+        # Sources go when nobody needs them any more: that is in the record, and wakes nobody up.
+        tell_hooks = partial(
+            note_failed_verification, connection, verification_id=verification_id, allow_vanished=True
+        )
         report = verify(
             connection,
-            workplace.runner,
+            workplace.runner.beside("verification"),
             workplace.datasets,
             lake=workplace.lake,
             budget_seconds=settings.budget.total_seconds(),
             may_go_on=lambda: not stop.is_set() and _is_idle(connection),
-            must_stop=stop.is_set,
+            give_way=lambda: _wait_until_idle(connection, stop),
             record=VerificationRecord(verification_id, selection, is_resumed=True),
+            on_found=tell_hooks,
         )
-        # Sources go when nobody needs them any more: that is in the record, and wakes nobody up.
-        if not report.is_identical(allow_vanished=True):
-            note_failed_verification(connection, report, verification_id=verification_id, allow_vanished=True)
+        # Of subjects whose turn did not come: where a file counts is known of all.
+        tell_hooks(report)
         log.log(
             logging.WARNING if report.differences else logging.INFO,
             "verified %d subjects, %d readings; %d values differ; %d subjects are left for another day",
@@ -82,6 +94,19 @@ def verify_once(
             report.subjects_left,
         )
         return report
+
+
+def _wait_until_idle(connection: Connection, stop: threading.Event) -> None:
+    began = time.monotonic()
+    while not stop.is_set() and not _is_idle(connection):
+        if time.monotonic() - began > MOST_WAITING_SECONDS:
+            raise HandedBackError(
+                f"there was other work for {MOST_WAITING_SECONDS / 60:.0f} minutes: the verification was given up; "
+                "what it had found out is written down, and the subjects that are left come first in the next one"
+            )
+        stop.wait(POLL_SECONDS)
+    if stop.is_set():
+        raise HandedBackError("the verification was broken off; what it had found out is written down")
 
 
 def _is_idle(connection: Connection) -> bool:

@@ -1,13 +1,34 @@
 -- Refusals. Each says what was wrong and that nothing was stored.
 
+create function disarray.is_plain_uri(p_source_uri text)
+returns boolean
+language sql
+immutable
+as $$
+select octet_length(p_source_uri) <= 2048 and p_source_uri ~ '^file://(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$'
+$$;
+comment on function disarray.is_plain_uri(text) is 'Whether a uri holds nothing that could be wrong or spelled otherwise, as most do.';
+
+create function disarray.is_flat_metadata(p_metadata text)
+returns boolean
+language sql
+immutable
+as $$
+select
+    octet_length(p_metadata) <= 16384
+    and starts_with(p_metadata, '{')
+    and strpos(p_metadata, '[') = 0
+    and octet_length(replace(p_metadata, '{', '')) = octet_length(p_metadata) - 1
+$$;
+comment on function disarray.is_flat_metadata(text) is 'Whether the text of a JSON value shows that it is a small object without another one in it, as most metadata is.';
+
 create function disarray.check_uri(p_source_uri text)
 returns void
 language plpgsql
 immutable
 as $$
 begin
-    -- Most uris hold nothing that could be wrong or spelled otherwise: one look is enough for them.
-    if octet_length(p_source_uri) <= 2048 and p_source_uri ~ '^file://(/[A-Za-z0-9_][A-Za-z0-9_.-]*)+$' then
+    if disarray.is_plain_uri(p_source_uri) then
         return;
     end if;
     if p_source_uri is null
@@ -74,8 +95,7 @@ begin
         raise exception 'metadata has % bytes, at most 16384 are stored. Nothing was stored.', octet_length(v_text)
         using errcode = 'DA001', hint = 'Keep large values in the file itself.';
     end if;
-    -- Most are flat, and their text shows it.
-    if (strpos(v_text, '[') > 0 or strpos(substr(v_text, 2), '{') > 0)
+    if not disarray.is_flat_metadata(v_text)
         and jsonb_path_exists(p_metadata, 'strict $.**{8 to last}')
     then
         raise exception 'metadata is nested more than 8 levels deep. Nothing was stored.'
@@ -217,8 +237,8 @@ immutable
 as $$
 -- As in file_order_kind.
 select case
-    when p_kind in ('rebuild', 'compact', 'copy') then 'backfill'::disarray.ingest_queue_lane
-    else 'live'::disarray.ingest_queue_lane
+    when p_kind in ('read', 'remove', 'reconcile') then 'live'::disarray.ingest_queue_lane
+    else 'backfill'::disarray.ingest_queue_lane
 end
 $$;
 comment on function disarray.lane_of(disarray.ingest_queue_kind) is

@@ -51,7 +51,7 @@ begin
     select
         'requests_have_an_end',
         asked.source_uri,
-        format('item %s of %s left the queue and nobody says how', asked.metadata ->> 'queue_id', asked.occurred_at)
+        format('item %s of %s left the queue and nobody says how', event_queue_id(asked), asked.occurred_at)
     from ingest_event as asked
     where
         asked.occurred_at >= clock() - p_since
@@ -61,7 +61,7 @@ begin
         and not exists (
             select
             from ingest_queue as item
-            where item.queue_id = (asked.metadata ->> 'queue_id')::bigint
+            where item.queue_id = event_queue_id(asked)
         )
         -- Two questions, not one with "or": each can be hashed, and a file that is announced every second has many events.
         and not exists (
@@ -71,7 +71,7 @@ begin
                 -- A claim that went back may have become part of the row that waited.
                 ended.event_type in ('completed', 'failed', 'released', 'lease_expired', 'taken_over')
                 and ended.source_uri = asked.source_uri
-                and ended.metadata ->> 'queue_id' = asked.metadata ->> 'queue_id'
+                and event_queue_id(ended) = event_queue_id(asked)
         )
         and not exists (
             select
@@ -265,7 +265,9 @@ begin
         and not exists (
             select
             from instance as known
-            where matches_pattern(item.subject_key, known.subject_patterns)
+            where
+                is_worker(known)
+                and matches_pattern(item.subject_key, known.subject_patterns)
         )
     group by item.subject_key
     order by min(item.available_at)
@@ -295,6 +297,7 @@ begin
             from file_info as file
             where
                 moving.is_arriving
+                and moving.decision is null
                 and file.source_uri = moving.source_uri
                 and file.failed_at is not null
         )

@@ -436,7 +436,15 @@ returns table (
     base_float float8,
     base_int bigint,
     before_float float8,
-    before_int bigint
+    before_int bigint,
+    first_reading_us bigint,
+    reset_us bigint,
+    block_us bigint,
+    is_carried boolean,
+    offset_float float8,
+    offset_int bigint,
+    offset_before_float float8,
+    offset_before_int bigint
 )
 language sql
 stable
@@ -469,8 +477,17 @@ select
     summary.base_float,
     summary.base_int,
     summary.before_float,
-    summary.before_int
+    summary.before_int,
+    summary.first_reading_us,
+    summary.reset_us,
+    own.block_us,
+    own.is_carried,
+    own.base_float,
+    own.base_int,
+    own.before_float,
+    own.before_int
 from segment_metric as summary
+inner join segment_summary as own using (dataset, subject_key, metric, channel, segment_us, piece)
 inner join subject_version as made
     on
         summary.subject_key = made.subject_key
@@ -489,7 +506,8 @@ order by
     summary.piece
 $$;
 comment on function disarray.load_base_chains(text) is
-    'The summaries and bases of a subject series by series, in the order of time, each with what its metric is: what a base is added up from.';
+    'The summaries and bases of a subject series by series, in the order of time, each with what its metric is: what a base is added up from. '
+    'With what is stored of a base: what it is within its block.';
 
 create function disarray.list_live_lake_files()
 returns table (

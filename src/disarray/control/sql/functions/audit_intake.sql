@@ -137,7 +137,7 @@ begin
             case when file.source_uri is null then 'nothing is known of the file' end,
             case when not exists (select from dataset_version as known where known.dataset = moving.dataset) then 'there is no such dataset' end,
             case
-                when moving.is_arriving and file.failed_at is null and not exists (
+                when moving.is_arriving and moving.decision is null and file.failed_at is null and not exists (
                     select
                     from ingest_queue as item
                     where item.source_uri = moving.source_uri
@@ -207,6 +207,15 @@ begin
                         piece.source_uri = delivered.source_uri
                         and (piece.state in ('active', 'parked', 'rejected') or piece.withdrawn_state is not null)
                 ) then 'it was deleted, and its readings still count or wait'
+            end,
+            case
+                when delivered.superseded_at is not null and exists (
+                    select
+                    from fragment as piece
+                    where
+                        piece.source_uri = delivered.source_uri
+                        and (piece.state in ('active', 'parked', 'rejected') or piece.withdrawn_state is not null)
+                ) then 'a resync took its place, and its readings still count or wait'
             end
         ) as what
     ) as wrong
@@ -271,6 +280,8 @@ begin
             sum(batch.rows_taken) as rows_taken,
             count(*) as batches
         from delivery_batch as batch
+        -- What a resync delivered was not pulled.
+        where not exists (select from resync as generation where generation.batch_no = batch.batch_no)
         group by batch.source_name
     ) as handed on state.pipeline_name = handed.source_name
     where

@@ -236,6 +236,9 @@ begin
         held_reason = null,
         held_at = null
     where pace.job_id = p_job_id;
+    if p_decision = 'cancelled' then
+        perform drop_generation(p_job_id);
+    end if;
     perform note_backfill_event('backfill_' || p_decision, p_job_id, decision_of(p_reason, p_by));
     return case p_decision when 'resumed' then 'running' else p_decision end;
 end
@@ -300,6 +303,8 @@ begin
         for update skip locked
     );
     if not p_is_rehearsal then
+        perform drop_generation(old.job_id)
+        from unnest(v_old) as old (job_id);
         delete from backfill_chunk as chunk
         where chunk.job_id = any(v_old);
         delete from backfill_pace as pace
@@ -447,14 +452,13 @@ select
     (
         select
             percentile_cont(0.99) within group (
-                order by extract(epoch from done.occurred_at - (done.metadata ->> 'claimed_at')::timestamptz)::double precision
+                order by extract(epoch from done.occurred_at - done.claimed_at)::double precision
             )
         from ingest_event as done
         where
             done.event_type = 'completed'
             and done.occurred_at > clock() - interval '5 minutes'
-            and done.metadata ->> 'kind' in ('read', 'remove', 'reconcile')
-            and done.metadata ? 'claimed_at'
+            and done.kind in ('read', 'remove', 'reconcile')
     ),
     (
         select extract(epoch from clock() - min(item.available_at))::double precision

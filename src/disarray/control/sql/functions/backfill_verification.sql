@@ -37,16 +37,7 @@ begin
                 open.job_id = p_job_id
                 and open.state in ('waiting', 'claimed')
         )
-        or (
-            v_job.lease_expires_at > v_now
-            and exists (
-                select
-                from instance as known
-                where
-                    known.instance_name = v_job.instance_name
-                    and known.incarnation = v_job.incarnation
-            )
-        )
+        or is_held(v_job.instance_name, v_job.incarnation, v_job.lease_expires_at, v_now)
     then
         return null;
     end if;

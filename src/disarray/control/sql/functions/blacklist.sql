@@ -39,6 +39,10 @@ begin
     where
         item.source_uri = p_source_uri
         and item.status = 'available';
+    delete from moving_file as moving
+    where
+        moving.source_uri = p_source_uri
+        and moving.decision is not null;
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
     values (v_now, 'blacklisted', p_source_uri, v_file.subject_key, decision_of(p_reason, p_by));
 
@@ -105,6 +109,7 @@ begin
     insert into ingest_event (occurred_at, event_type, source_uri, subject_key, metadata)
     values (v_now, 'allowed', p_source_uri, v_file.subject_key, decision_of(p_reason, p_by));
     v_queue_id := enqueue_request(p_source_uri, v_file.subject_key, 'allow', p_by);
+    perform decide_elsewhere(p_source_uri, 'allow');
     for v_part_uri in
         select listed.source_uri
         from file_blacklist as listed

@@ -37,60 +37,95 @@ comment on function disarray.assert_subject_held(text, text, bigint, bigint) is
     'First statement of every commit: lock the row of the subject and check instance, incarnation, lease and fence. '
     'Until the transaction ends nobody can take the subject over.';
 
+create function disarray.lock_targets(p_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
+returns bigint[]
+language plpgsql
+as $$
+declare
+    v_subject_keys text[];
+    v_source_uris text[];
+    v_subject_key text;
+    v_fences bigint[] := '{}';
+begin
+    select
+        array_agg(distinct item.subject_key),
+        array_agg(item.source_uri)
+    into v_subject_keys, v_source_uris
+    from disarray.ingest_queue as item
+    where item.queue_id = any(p_queue_ids);
+    if v_subject_keys is null then
+        return v_fences;
+    end if;
+    foreach v_subject_key in array v_subject_keys
+    loop
+        v_fences := v_fences || disarray.assert_subject_held(v_subject_key, p_instance_name, p_incarnation);
+    end loop;
+    perform
+    from disarray.file_info as file
+    where file.source_uri = any(v_source_uris)
+    order by file.source_uri
+    for update;
+    return v_fences;
+end
+$$;
+comment on function disarray.lock_targets(bigint[], text, bigint) is
+    'Lock what a batch of claims stands on, subjects before files and both by name, as everybody does; the fences under which the '
+    'subjects are held. A claim of the caller has one of them.';
+
 create function disarray.lock_claims(p_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
 returns void
 language plpgsql
 as $$
 declare
-    v_subject text;
-    v_unclaimed bigint;
+    v_fences constant bigint[] := disarray.lock_targets(p_queue_ids, p_instance_name, p_incarnation);
 begin
-    for v_subject in
-        select distinct item.subject_key
-        from disarray.ingest_queue as item
-        where item.queue_id = any(p_queue_ids)
-        order by item.subject_key
-    loop
-        perform disarray.assert_subject_held(v_subject, p_instance_name, p_incarnation);
-    end loop;
-    perform
-    from disarray.file_info as file
-    where file.source_uri = any(array(
-        select item.source_uri
-        from disarray.ingest_queue as item
-        where item.queue_id = any(p_queue_ids)
-    ))
-    order by file.source_uri
-    for update;
+    perform disarray.refuse_other_claims(
+        p_queue_ids,
+        array(
+            select item.queue_id
+            from disarray.ingest_queue as item
+            where
+                item.queue_id = any(p_queue_ids)
+                and item.fence = any(v_fences)
+        ),
+        p_instance_name,
+        p_incarnation
+    );
+end
+$$;
+comment on function disarray.lock_claims(bigint[], text, bigint) is
+    'Lock what a batch of claims stands on, and refuse the batch if one claim is not the caller''s.';
 
+create function disarray.refuse_other_claims(
+    p_queue_ids bigint[],
+    p_own_queue_ids bigint[],
+    p_instance_name text,
+    p_incarnation bigint
+)
+returns void
+language plpgsql
+as $$
+declare
+    v_other bigint;
+begin
+    if cardinality(p_queue_ids) = cardinality(p_own_queue_ids) then
+        return;
+    end if;
     select given.queue_id
-    into v_unclaimed
+    into v_other
     from unnest(p_queue_ids) as given (queue_id)
-    left join lateral (
-        select true as is_ours
-        from disarray.ingest_queue as item
-        inner join disarray.subject_lock as lock
-            on
-                item.subject_key = lock.subject_key
-                and item.fence = lock.fence
-        where
-            item.queue_id = given.queue_id
-            -- Not "=": each item is looked up by its key, never among all claims of the instance.
-            and item.claimed_by_instance_name is not distinct from p_instance_name
-            and item.claimed_incarnation = coalesce(p_incarnation, item.claimed_incarnation)
-        limit 1
-    ) as claim on true
-    where claim.is_ours is null
+    where (given.queue_id = any(p_own_queue_ids)) is not true
     limit 1;
+    -- Fewer are found where an item is named twice.
     if found then
         raise exception 'item % is not claimed by % (incarnation %). Nothing was changed.',
-            coalesce(v_unclaimed::text, 'NULL'), quote_literal(p_instance_name), coalesce(p_incarnation::text, 'any')
+            coalesce(v_other::text, 'NULL'), quote_literal(p_instance_name), coalesce(p_incarnation::text, 'any')
         using errcode = 'DA002', hint = 'Drop this work: it was finished before, went back to the queue, or another worker has it.';
     end if;
 end
 $$;
-comment on function disarray.lock_claims(bigint[], text, bigint) is
-    'Lock what a batch of claims stands on, in the order that everybody keeps, and refuse the batch if one claim is not the caller''s.';
+comment on function disarray.refuse_other_claims(bigint[], bigint[], text, bigint) is
+    'Refuse a batch that names an item which is not among those that the caller was found to hold.';
 
 create function disarray.complete_items(
     p_queue_ids bigint[],
@@ -111,133 +146,151 @@ set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
+    v_fences bigint[];
+    v_ended bigint[];
     v_source_uris text[];
 begin
     if cardinality(p_queue_ids) <> coalesce(cardinality(p_metadata), cardinality(p_queue_ids)) then
         raise exception 'complete_items needs one metadata for each of the % items. Nothing was changed.', cardinality(p_queue_ids)
         using errcode = 'DA001';
     end if;
-    perform check_outcome(given.metadata)
-    from unnest(p_metadata) as given (metadata);
-    perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
-    if has_hook('quarantine') then
-        v_source_uris := array(
-            select item.source_uri
-            from ingest_queue as item
-            where
-                item.queue_id = any(p_queue_ids)
-                and item.source_uri is not null
-        );
+    if p_metadata is not null then
+        perform check_outcome(given.metadata)
+        from unnest(p_metadata) as given (metadata);
     end if;
+    v_fences := lock_targets(p_queue_ids, p_instance_name, p_incarnation);
 
     with outcome as (
         delete from ingest_queue as item
         using unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
-        where item.queue_id = given.queue_id
+        where
+            item.queue_id = given.queue_id
+            and item.fence = any(v_fences)
         returning
-            item.*,
-            coalesce(given.metadata, '{}') as result
+            item.queue_id,
+            item.source_uri,
+            item.subject_key,
+            item.kind,
+            item.reason,
+            item.reason = 'quiet' or item.metadata -> 'reasons' ? 'quiet' as is_of_quiet_file,
+            item.content_hash as announced_hash,
+            coalesce(given.metadata ->> 'content_hash', item.content_hash) as content_hash,
+            item.enqueued_at,
+            item.claimed_at,
+            coalesce(given.metadata, '{}') as result,
+            coalesce(given.metadata ? 'content_hash', false) as was_read,
+            -- Each asked once for a file. Not "exists": that may be planned as a hash of all that waits. Without "limit" it may be
+            -- planned as a bitmap, at five times the cost.
+            (
+                select true
+                from ingest_queue as waiting
+                where
+                    waiting.source_uri = item.source_uri
+                    and waiting.status = 'available'
+                limit 1
+            ) as has_successor,
+            (
+                select true
+                from fragment as parked
+                where
+                    parked.source_uri = item.source_uri
+                    and parked.state = 'parked'
+                limit 1
+            ) as has_parked_readings
     ),
 
     noted as (
         update file_info as file
         set
-            status = case
-                when file.status = 'blacklisted' then 'blacklisted'
-                -- Not "exists": that may be planned as a hash of all that waits.
-                when (
-                    select true
-                    from ingest_queue as waiting
-                    where
-                        waiting.source_uri = outcome.source_uri
-                        and waiting.queue_id <> outcome.queue_id
-                ) then 'pending'
-                -- Whatever else was done to it: part of it waits for an operator.
-                when waits.version_hash is not null or waits.has_parked_readings then 'parked'
-                else 'processed'
-            end::file_info_status,
-            parked_hash = waits.version_hash,
-            parked_at = case
-                when waits.version_hash is null then null
-                when waits.version_hash = file.parked_hash then file.parked_at
-                else v_now
-            end,
+            (status, parked_hash, parked_at) = (
+                select
+                    case
+                        when file.status = 'blacklisted' then 'blacklisted'
+                        when outcome.has_successor then 'pending'
+                        -- Whatever else was done to it: part of it waits for an operator.
+                        when waits.version_hash is not null or outcome.has_parked_readings then 'parked'
+                        else 'processed'
+                    end::file_info_status,
+                    waits.version_hash,
+                    case
+                        when waits.version_hash is null then null
+                        when waits.version_hash = file.parked_hash then file.parked_at
+                        else v_now
+                    end
+                from (
+                    select
+                        case
+                            -- Rejected once, it is not asked about again.
+                            when outcome.result ? 'parked_hash'
+                                then nullif(outcome.result ->> 'parked_hash', file.rejected_hash)
+                            when outcome.result ->> 'outcome' = 'parked' and outcome.has_parked_readings is null
+                                then coalesce(outcome.announced_hash, file.announced_hash, 'unknown')
+                            -- Read and taken, or found as it was: there is no other version any more.
+                            when outcome.was_read or outcome.result ->> 'outcome' = 'processed' then null
+                            else file.parked_hash
+                        end as version_hash
+                ) as waits
+            ),
             -- A file belongs to whom it was read for; what was announced is a hint.
             subject_key = case when outcome.result ? 'dataset' then outcome.subject_key else file.subject_key end,
             dataset = coalesce(outcome.result ->> 'dataset', file.dataset),
-            content_hash = coalesce(outcome.result ->> 'content_hash', outcome.content_hash, file.content_hash),
+            content_hash = coalesce(outcome.content_hash, file.content_hash),
             -- What was read may be newer than what was announced; what was announced meanwhile is newer still.
             announced_hash = case
-                when file.announced_hash is not distinct from outcome.content_hash
-                    then coalesce(outcome.result ->> 'content_hash', outcome.content_hash)
+                when file.announced_hash is not distinct from outcome.announced_hash then outcome.content_hash
                 else file.announced_hash
             end,
-            quiet_hash = case
-                when outcome.reason = 'quiet' or outcome.metadata -> 'reasons' ? 'quiet'
-                    then coalesce(outcome.result ->> 'content_hash', outcome.content_hash)
-                else file.quiet_hash
-            end,
+            quiet_hash = case when outcome.is_of_quiet_file then outcome.content_hash else file.quiet_hash end,
             parse_version = coalesce(outcome.result ->> 'parse_version', file.parse_version),
             -- Of a version without a single reading there is nothing to say.
             logical_start = case
-                when outcome.result ? 'content_hash' then (outcome.result ->> 'logical_start')::timestamptz
+                when outcome.was_read then (outcome.result ->> 'logical_start')::timestamptz
                 else coalesce((outcome.result ->> 'logical_start')::timestamptz, file.logical_start)
             end,
             logical_end = case
-                when outcome.result ? 'content_hash' then (outcome.result ->> 'logical_end')::timestamptz
+                when outcome.was_read then (outcome.result ->> 'logical_end')::timestamptz
                 else coalesce((outcome.result ->> 'logical_end')::timestamptz, file.logical_end)
             end,
             process_count = file.process_count + 1,
             retry_count = 0,
             crash_count = 0,
             last_error = null,
-            metadata = merged_metadata(file.metadata, outcome.result - 'parked_hash')
+            metadata = case
+                when outcome.result = '{}' then file.metadata
+                else merged_metadata(file.metadata, outcome.result - 'parked_hash')
+            end
         from outcome
-        inner join file_info as before on outcome.source_uri = before.source_uri
-        cross join lateral (
-            select (
-                select true
-                from fragment as parked
-                where
-                    parked.source_uri = outcome.source_uri
-                    and parked.state = 'parked'
-                limit 1
-            ) as has_parked_readings
-        ) as late
-        cross join lateral (
-            select
-                coalesce(late.has_parked_readings, false) as has_parked_readings,
-                case
-                    -- Rejected once, it is not asked about again.
-                    when outcome.result ? 'parked_hash'
-                        then nullif(outcome.result ->> 'parked_hash', before.rejected_hash)
-                    when outcome.result ->> 'outcome' = 'parked' and late.has_parked_readings is null
-                        then coalesce(outcome.content_hash, before.announced_hash, 'unknown')
-                    -- Read and taken, or found as it was: there is no other version any more.
-                    when outcome.result ? 'content_hash' or outcome.result ->> 'outcome' = 'processed' then null
-                    else before.parked_hash
-                end as version_hash
-        ) as waits
         where file.source_uri = outcome.source_uri
+    ),
+
+    logged as (
+        insert into ingest_event (
+            occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, kind, reason, content_hash,
+            enqueued_at, claimed_at, metadata
+        )
+        select
+            v_now,
+            'completed',
+            outcome.source_uri,
+            outcome.subject_key,
+            p_instance_name,
+            outcome.queue_id,
+            outcome.kind,
+            outcome.reason,
+            outcome.content_hash,
+            outcome.enqueued_at,
+            outcome.claimed_at,
+            outcome.result - 'content_hash'
+        from outcome
     )
 
-    insert into ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
     select
-        v_now,
-        'completed',
-        outcome.source_uri,
-        outcome.subject_key,
-        p_instance_name,
-        outcome.result || jsonb_build_object(
-            'queue_id', outcome.queue_id,
-            'kind', outcome.kind,
-            'reason', outcome.reason,
-            'content_hash', coalesce(outcome.result ->> 'content_hash', outcome.content_hash),
-            'enqueued_at', outcome.enqueued_at,
-            'claimed_at', outcome.claimed_at
-        )
+        array_agg(outcome.queue_id),
+        array_agg(outcome.source_uri) filter (where outcome.source_uri is not null)
+    into v_ended, v_source_uris
     from outcome;
-    if v_source_uris is not null then
+    perform refuse_other_claims(p_queue_ids, coalesce(v_ended, '{}'), p_instance_name, p_incarnation);
+    if has_hook('quarantine') then
         perform note_quarantine_effects(
             array(
                 select file.source_uri
@@ -445,6 +498,28 @@ end
 $$;
 comment on function disarray.release_subject(text, text, bigint) is
     'Hand a subject back, with what is claimed of it; no attempt is counted.';
+
+create function disarray.release_subjects(p_subject_keys text[], p_instance_name text, p_incarnation bigint default null)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_subject text;
+begin
+    -- In the order of their names, as everybody who locks several.
+    for v_subject in
+        select distinct held.subject_key
+        from unnest(p_subject_keys) as held (subject_key)
+        order by held.subject_key
+    loop
+        perform release_subject(v_subject, p_instance_name, p_incarnation);
+    end loop;
+end
+$$;
+comment on function disarray.release_subjects(text[], text, bigint) is
+    'Hand several subjects back in one round trip; where one of them is lost, none is.';
 
 create function disarray.renew_subjects(
     p_subject_keys text[],
@@ -743,21 +818,20 @@ begin
         end
     where file.source_uri = p_item.source_uri;
 
-    insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+    insert into disarray.ingest_event (
+        occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, kind, reason, content_hash, metadata
+    )
     select
         p_now,
         happened.event_type,
         p_item.source_uri,
         p_item.subject_key,
         p_item.claimed_by_instance_name,
-        p_metadata || jsonb_build_object(
-            'queue_id', p_item.queue_id,
-            'kind', p_item.kind,
-            'reason', p_item.reason,
-            'content_hash', p_item.content_hash,
-            'retry_count', v_retry_count,
-            'error', left(p_error_message, 4000)
-        )
+        p_item.queue_id,
+        p_item.kind,
+        p_item.reason,
+        p_item.content_hash,
+        p_metadata || jsonb_build_object('retry_count', v_retry_count, 'error', left(p_error_message, 4000))
     from (
         values
             (p_event, true),

@@ -1,4 +1,5 @@
--- The one transaction that makes a pass visible. All of it or nothing: readers see the old numbers or the new ones.
+-- The one transaction that makes a pass visible, with the notice of what it changed. All of it or nothing: readers see the old
+-- numbers or the new ones.
 
 create function disarray.commit_subject(
     p_run_id uuid,
@@ -7,7 +8,7 @@ create function disarray.commit_subject(
     p_incarnation bigint,
     p_fence bigint,
     p_changes json,
-    p_max_shift_rows bigint default 100000,
+    p_max_shift_rows bigint default 1000000,
     p_rows json[] default '{}',
     p_profiles jsonb[] default '{}'
 )
@@ -48,6 +49,9 @@ begin
     ) with ordinality as changed (dataset, parse_version, scan_version, place);
     insert into run (run_id, subject_key, instance_name, fence, committed_at, metadata)
     values (p_run_id, p_subject_key, p_instance_name, p_fence, v_now, coalesce((p_changes -> 'metadata')::jsonb, '{}'));
+    if json_array_length(p_changes -> 'swaps') > 0 then
+        perform swap_generation(p_subject_key, p_changes, v_now);
+    end if;
     perform put_files(p_run_id, p_changes, v_now);
     perform end_moves(p_subject_key, p_changes);
     -- What is compared with what was published must have been published: a shift that was put off comes first.
@@ -72,8 +76,9 @@ begin
             v_restates := former_values(p_run_id, p_subject_key, v_dataset, p_profiles[v_place]);
         end if;
         v_is_rebuild := settle_version(p_subject_key, v_dataset);
+        perform settle_blocks(p_subject_key, v_dataset);
         v_was_rebuilt := v_was_rebuilt or v_is_rebuild;
-        perform assert_decided(v_dataset, p_changes -> 'completions');
+        perform assert_decided(p_subject_key, v_dataset, p_changes -> 'completions');
         perform put_fragments(p_run_id, p_subject_key, v_dataset, v_now);
         perform begin_subject_commit(p_run_id, p_subject_key, v_dataset, v_segments, v_is_rebuild);
         v_changed := put_segments(p_run_id, p_subject_key, v_dataset, p_rows[v_place]);
@@ -81,9 +86,11 @@ begin
             perform keep_unscanned(p_subject_key, v_dataset);
         end if;
         if v_frontier_us is not null then
-            insert into dirty_range (subject_key, dataset, range_start, range_end, reason, created_at, restates)
+            insert into dirty_range (subject_key, dataset, range_start, range_end, reason, created_at, restates, changed_segments)
             values (
-                p_subject_key, v_dataset ->> 'dataset', instant_of(v_frontier_us), 'infinity', 'commit ' || p_run_id, v_now, v_restates
+                p_subject_key, v_dataset ->> 'dataset', instant_of(v_frontier_us), 'infinity', 'commit ' || p_run_id, v_now, v_restates,
+                -- Under another definition nothing of before is kept.
+                case when not v_is_rebuild then v_segments end
             );
         end if;
         -- Where rows follow, finish_commit does it.
@@ -143,6 +150,7 @@ begin
         ),
         p_incarnation
     );
+    perform end_decisions(p_subject_key, p_changes);
     perform begin_moves(p_subject_key, p_changes, v_now);
     if v_was_rebuilt or v_was_mended then
         perform end_wait(p_subject_key, v_now);
@@ -216,15 +224,21 @@ returns void
 language plpgsql
 as $$
 begin
-    insert into disarray.segment_metric (
-        dataset, subject_key, segment_us, channel, metric, piece, readings, first_reading_us, last_reading_us, points, total_int, total_float,
-        first_us, first_int, first_float, first_break, last_us, last_int, last_float, last_break, first_reset, last_reset
+    insert into disarray.segment_summary (
+        dataset, subject_key, block_us, segment_us, channel, metric, piece, readings, first_reading_us, last_reading_us, points, total_int, total_float,
+        first_us, first_int, first_float, first_break, last_us, last_int, last_float, last_break, first_reset, last_reset, reset_us
     )
     select
         p_dataset,
         p_subject_key,
+        telemetry.block_of(summary.segment_us, made.block_length_us),
         summary.*
-    from unnest(p_summaries) as summary;
+    from unnest(p_summaries) as summary
+    -- Not "inner": of a subject without a version they would be lost without a word; so they are refused.
+    left join disarray.subject_version as made
+        on
+            made.dataset = p_dataset
+            and made.subject_key = p_subject_key;
 end
 $$;
 comment on function disarray.put_summaries(text, text, disarray.scanned_summary[]) is 'Summaries of scanned segments, whose bases a shift adds.';
@@ -236,12 +250,30 @@ as $$
 begin
     insert into disarray.rollup_block (
         dataset, subject_key, rollup, segment_us, block, first_bucket_us, last_bucket_end_us, channels, buckets_us, bucket_ends_us, labels,
-        aggregates, points, values_float, values_int, ats_us, pivots, offset_sums, offset_square_sums
+        aggregates, points, values_float, values_int, ats_us, pivots, offset_sums, offset_square_sums, is_grid
     )
     select
         p_dataset,
         p_subject_key,
-        scanned.*
+        scanned.rollup,
+        scanned.segment_us,
+        scanned.block,
+        scanned.first_bucket_us,
+        scanned.last_bucket_end_us,
+        scanned.channels,
+        scanned.buckets_us,
+        scanned.bucket_ends_us,
+        scanned.labels,
+        scanned.aggregates,
+        scanned.points,
+        scanned.values_float,
+        scanned.values_int,
+        scanned.ats_us,
+        scanned.pivots,
+        scanned.offset_sums,
+        scanned.offset_square_sums,
+        -- A document leaves out what is not so.
+        coalesce(scanned.is_grid, false)
     from unnest(p_rollups) as scanned;
 end
 $$;
@@ -329,114 +361,7 @@ end
 $$;
 comment on function disarray.is_committed(uuid, text) is 'Settles a commit whose reply was lost: by run id, after whoever may still be committing.';
 
-create function disarray.put_files(p_run_id uuid, p_changes json, p_now timestamptz)
-returns void
-language plpgsql
-as $$
-begin
-    insert into disarray.lake_file (path, bytes, checksum, run_id, created_at)
-    select
-        file.path,
-        file.bytes,
-        file.checksum,
-        p_run_id,
-        p_now
-    from json_to_recordset(p_changes -> 'lake_files') as file (path text, bytes bigint, checksum text)
-    -- A batch over several subjects names its files in each commit.
-    on conflict (path) do nothing;
-    insert into disarray.file_fingerprint (source_uri, fingerprint, content_hash, parse_version, run_id)
-    select
-        file.source_uri,
-        decode(file.fingerprint, 'base64'),
-        file.content_hash,
-        file.parse_version,
-        p_run_id
-    from json_to_recordset(p_changes -> 'fingerprints')
-        as file (source_uri text, fingerprint text, content_hash text, parse_version text)
-    order by file.source_uri
-    on conflict (source_uri) do update
-    set
-        fingerprint = excluded.fingerprint,
-        content_hash = excluded.content_hash,
-        parse_version = excluded.parse_version,
-        run_id = excluded.run_id;
-    delete from disarray.rejected_row as old
-    using json_to_recordset(p_changes -> 'rejects') as file (source_uri text, from_position bigint)
-    where
-        old.source_uri = file.source_uri
-        and old.position >= file.from_position;
-    insert into disarray.rejected_row (source_uri, position, line, reason, detail, sample, run_id)
-    select
-        file.source_uri,
-        line.position,
-        line.line,
-        line.reason,
-        line.detail,
-        line.sample,
-        p_run_id
-    from json_to_recordset(p_changes -> 'rejects') as file (source_uri text, rows json)
-    cross join lateral (
-        select count(*) as rows
-        from disarray.rejected_row as old
-        where old.source_uri = file.source_uri
-    ) as kept
-    cross join lateral rows from (
-        json_to_recordset(file.rows) as (position bigint, line bigint, reason text, detail text, sample text)
-    ) with ordinality as line (position, line, reason, detail, sample, place)
-    -- Of a file that grows and grows, the first thousand: file_info counts the others.
-    where kept.rows + line.place <= 1000
-    on conflict do nothing;
-    -- Files that were read again for a rebuild and have no item of their own; locked with those that have one, by name,
-    -- as whoever announces them does.
-    if json_array_length(p_changes -> 'read_again') > 0 or json_array_length(p_changes -> 'moved') > 0 then
-        perform
-        from disarray.file_info as file
-        where file.source_uri in (
-            select read.source_uri
-            from json_to_recordset(p_changes -> 'read_again') as read (source_uri text)
-            union all
-            select moved.source_uri
-            from json_to_recordset(p_changes -> 'moved') as moved (source_uri text)
-            union all
-            select item.source_uri
-            from json_to_recordset(p_changes -> 'completions') as done (queue_id bigint)
-            inner join disarray.ingest_queue as item on done.queue_id = item.queue_id
-        )
-        order by file.source_uri
-        for update;
-    end if;
-    update disarray.file_info as file
-    set
-        status = case
-            when file.status in ('blacklisted', 'pending') then file.status
-            when exists (
-                select
-                from json_array_elements(p_changes -> 'datasets') as changed
-                cross join lateral json_to_recordset(changed.value -> 'added') as added (source_uri text, state text)
-                where
-                    added.source_uri = file.source_uri
-                    and added.state = 'parked'
-            ) then 'parked'
-            else 'processed'
-        end,
-        parked_hash = null,
-        parked_at = null,
-        content_hash = read.result ->> 'content_hash',
-        announced_hash = case
-            when file.announced_hash is not distinct from file.content_hash then read.result ->> 'content_hash'
-            else file.announced_hash
-        end,
-        parse_version = read.result ->> 'parse_version',
-        logical_start = (read.result ->> 'logical_start')::timestamptz,
-        logical_end = (read.result ->> 'logical_end')::timestamptz,
-        metadata = disarray.merged_metadata(file.metadata, read.result)
-    from json_to_recordset(p_changes -> 'read_again') as read (source_uri text, result jsonb)
-    where file.source_uri = read.source_uri;
-end
-$$;
-comment on function disarray.put_files(uuid, json, timestamptz) is 'What a commit knows of files: where fragments lie, fingerprints, rejected rows.';
-
-create function disarray.assert_decided(p_dataset json, p_completions json)
+create function disarray.assert_decided(p_subject_key text, p_dataset json, p_completions json)
 returns void
 language plpgsql
 as $$
@@ -493,6 +418,17 @@ begin
             -- Items of before the two parts had keys of their own said "release".
             and (decided.key is null or item.metadata ? decided.key or item.metadata ? 'release')
     )
+    -- What was decided about a file that is about another subject by now has no item of the file here.
+    and not exists (
+        select
+        from disarray.moving_file as moving
+        where
+            moving.subject_key = p_subject_key
+            and moving.dataset = p_dataset ->> 'dataset'
+            and moving.source_uri = decided.source_uri
+            and moving.decision = decided.reason
+            and decided.key is distinct from 'release_version'
+    )
     limit 1;
     if found then
         raise exception 'nobody who may asked for the % of %, or took it back meanwhile. Nothing was changed.',
@@ -501,7 +437,7 @@ begin
     end if;
 end
 $$;
-comment on function disarray.assert_decided(json, json) is
+comment on function disarray.assert_decided(text, json, json) is
     'Refuse a commit that releases, restores or removes what no item of it was queued for: workers carry decisions out, and make none.';
 
 create function disarray.put_fragments(p_run_id uuid, p_subject_key text, p_dataset json, p_now timestamptz)
@@ -517,13 +453,14 @@ begin
     if v_has_hook then
         v_waited := disarray.parked_uris(p_subject_key, p_dataset);
     end if;
-    if p_dataset ->> 'rebuilt_from' is not null and (p_dataset ->> 'parked_before')::bigint <> (
+    -- What takes the place of released readings counts, and what takes that of rejected ones does not.
+    if (p_dataset ->> 'parked_before')::bigint <> (
         select count(*)
         from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
         inner join disarray.fragment as known on gone.fragment_id::bigint = known.fragment_id
         where known.state = 'parked'
     ) then
-        raise exception 'a parked fragment of % was rejected since its rebuild was planned. Nothing was changed.', p_subject_key
+        raise exception 'a parked fragment of % was rejected since what replaces it was planned. Nothing was changed.', p_subject_key
         using errcode = 'DA006', hint = 'Plan again.';
     end if;
     update disarray.fragment as known
@@ -537,16 +474,7 @@ begin
                 from json_array_elements_text(p_dataset -> 'removed') as removed (source_uri)
             ) then known.state
             -- It was removed for the dataset and subject that it belongs to now, and leaves those that it was to leave.
-            when exists (select from disarray.file_blacklist as listed where listed.source_uri = known.source_uri)
-                -- An earlier generation cannot be read again with the one that is withdrawn.
-                and not exists (
-                    select
-                    from disarray.fragment as newer
-                    where
-                        newer.source_uri = known.source_uri
-                        and newer.withdrawn_state is not null
-                        and newer.generation > known.generation
-                ) then known.state
+            when exists (select from disarray.file_blacklist as listed where listed.source_uri = known.source_uri) then known.state
         end
     from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
     where
@@ -586,7 +514,22 @@ begin
     from json_array_elements_text(p_dataset -> 'allowed') as allowed (source_uri)
     where
         known.source_uri = allowed.source_uri
-        and known.withdrawn_state is not null;
+        and known.withdrawn_state is not null
+        -- But where a commit of its own restores it, or this one is such a commit.
+        and (
+            (known.dataset = p_dataset ->> 'dataset' and known.subject_key = p_subject_key)
+            or not exists (
+                select
+                from disarray.moving_file as moving
+                where
+                    moving.source_uri = known.source_uri
+                    and moving.decision is not null
+                    and (moving.dataset, moving.subject_key) in (
+                        (known.dataset, known.subject_key),
+                        (p_dataset ->> 'dataset', p_subject_key)
+                    )
+            )
+        );
     update disarray.fragment as known
     set cut_position = shortened.cut_position
     from json_to_recordset(p_dataset -> 'cut') as shortened (fragment_id bigint, cut_position bigint)
@@ -647,159 +590,294 @@ end
 $$;
 comment on function disarray.put_fragments(uuid, text, json, timestamptz) is 'Fragments that come, go, are cut or released. No other is touched.';
 
-create function disarray.changed_segments(p_subject_key text, p_dataset json)
-returns table (segment_us bigint)
+create function disarray.begin_subject_commit(p_run_id uuid, p_subject_key text, p_dataset json, p_segments bigint[], p_is_redefined boolean)
+returns void
 language plpgsql
-stable
-as $$
-begin
-    return query
-    select scanned.segment_us
-    from json_to_recordset(p_dataset -> 'segments')
-        as scanned (segment_us bigint, revision bigint, readings bigint, digest text)
-    left join disarray.segment as known
-        on
-            known.dataset = p_dataset ->> 'dataset'
-            and known.subject_key = p_subject_key
-            and scanned.segment_us = known.segment_us
-    where
-        -- Nothing before and nothing now is no change.
-        (scanned.readings > 0 or known.segment_us is not null)
-        and (known.digest, known.scan_version) is distinct from (
-            case when scanned.readings > 0 then scanned.digest end,
-            case when scanned.readings > 0 then p_dataset ->> 'scan_version' end
-        );
-end
-$$;
-comment on function disarray.changed_segments(text, json) is 'Scanned segments in which a reading or a definition really changed: equal content is no news.';
-
-create function disarray.changed_from_us(p_subject_key text, p_dataset json)
-returns bigint
-language sql
-stable
-as $$
-select min(changed.segment_us)
-from disarray.changed_segments(p_subject_key, p_dataset) as changed
-$$;
-comment on function disarray.changed_from_us(text, json) is 'The earliest segment that a commit changes; NULL where it changes none.';
-
--- Summaries and rollup parts come apart from the rest: a document is read from its beginning at every look into it, and
--- these are nearly all of it.
-create function disarray.put_segments(p_run_id uuid, p_subject_key text, p_dataset json, p_rows json)
-returns bigint
-language plpgsql
+-- As in resolve_ranges.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';
-    v_changed constant bigint[] := array(
-        select changed.segment_us
-        from disarray.changed_segments(p_subject_key, p_dataset) as changed
-    );
-    v_stale record;
+    -- More are not named: whoever follows takes all from the first on.
+    v_names_segments constant boolean := not p_is_redefined and cardinality(p_segments) <= 1000;
+    v_to timestamptz := 'infinity';
 begin
-    select
-        planned.segment_us,
-        planned.revision as planned_revision,
-        coalesce(known.revision, 0) as found_revision
-    into v_stale
-    from json_to_recordset(p_dataset -> 'segments') as planned (segment_us bigint, revision bigint)
-    left join disarray.segment as known
-        on
-            known.dataset = v_name
-            and known.subject_key = p_subject_key
-            and planned.segment_us = known.segment_us
-    where planned.revision <> coalesce(known.revision, 0)
-    limit 1;
-    if found then
-        raise exception 'segment % of %/% was planned at revision % and is now at %. Nothing was changed.',
-            v_stale.segment_us, v_name, p_subject_key, v_stale.planned_revision, v_stale.found_revision
-        using errcode = 'DA006', hint = 'Plan again.';
+    if cardinality(p_segments) = 0 and not p_is_redefined then
+        return;
     end if;
-
-    delete from disarray.segment_metric as summary
-    where
-        summary.dataset = v_name
-        and summary.subject_key = p_subject_key
-        and summary.segment_us = any(v_changed);
-    delete from disarray.rollup_block as block
-    where
-        block.dataset = v_name
-        and block.subject_key = p_subject_key
-        and block.segment_us = any(v_changed);
-    delete from disarray.segment as emptied
-    using json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint, readings bigint)
-    where
-        emptied.dataset = v_name
-        and emptied.subject_key = p_subject_key
-        and emptied.segment_us = scanned.segment_us
-        and scanned.readings = 0;
-    delete from disarray.conflict as settled
-    using json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint)
-    where
-        settled.dataset = v_name
-        and settled.subject_key = p_subject_key
-        and settled.segment_us = scanned.segment_us;
-    insert into disarray.conflict (dataset, subject_key, segment_us, winner_uri, loser_uri, conflicts, examples)
-    select
-        v_name,
-        p_subject_key,
-        found.segment_us,
-        found.winner_uri,
-        found.loser_uri,
-        found.conflicts,
-        found.examples
-    from json_to_recordset(p_dataset -> 'conflicts') as found (
-        segment_us bigint, winner_uri text, loser_uri text, conflicts bigint, examples jsonb
+    if not exists (
+        select
+        from disarray.metric as defined
+        where
+            defined.dataset = v_name
+            and defined.scan_version = p_dataset ->> 'scan_version'
+    ) and not p_is_redefined then
+        select disarray.instant_of(max(scanned.segment_end_us))
+        into v_to
+        from json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint, segment_end_us bigint)
+        where scanned.segment_us = any(p_segments);
+    end if;
+    perform disarray.put_subject_commit(
+        p_run_id, p_subject_key, v_name,
+        case when p_is_redefined then '-infinity' else disarray.instant_of((select min(changed.us) from unnest(p_segments) as changed (us))) end,
+        v_to,
+        case when v_names_segments then array(select changed.us from unnest(p_segments) as changed (us) order by changed.us) end,
+        -- What the parts of before were, until end_subject_commit holds them against those of after.
+        case
+            when v_names_segments then jsonb_build_object(
+                'segments', disarray.segments_in_rollups(v_name, p_subject_key, p_segments),
+                'hashes', disarray.bucket_hashes(v_name, p_subject_key, p_segments)
+            )
+        end,
+        p_is_redefined
     );
-    insert into disarray.segment as known (
-        dataset, subject_key, segment_us, segment_end_us, revision, readings, duplicates, conflicts,
-        first_us, last_us, digest, scan_version, run_id, table_digest
-    )
-    select
-        v_name,
-        p_subject_key,
-        scanned.segment_us,
-        scanned.segment_end_us,
-        scanned.revision + 1,
-        scanned.readings,
-        scanned.duplicates,
-        scanned.conflicts,
-        scanned.first_us,
-        scanned.last_us,
-        scanned.digest,
-        p_dataset ->> 'scan_version',
-        p_run_id,
-        scanned.table_digest
-    from json_to_recordset(p_dataset -> 'segments') as scanned (
-        segment_us bigint, segment_end_us bigint, revision bigint, readings bigint, duplicates bigint,
-        conflicts bigint, first_us bigint, last_us bigint, digest text, table_digest text
-    )
-    where scanned.readings > 0
-    on conflict (dataset, subject_key, segment_us) do update
-    set
-        segment_end_us = excluded.segment_end_us,
-        revision = excluded.revision,
-        readings = excluded.readings,
-        duplicates = excluded.duplicates,
-        conflicts = excluded.conflicts,
-        first_us = excluded.first_us,
-        last_us = excluded.last_us,
-        digest = excluded.digest,
-        scan_version = excluded.scan_version,
-        run_id = excluded.run_id,
-        table_digest = excluded.table_digest;
-    perform disarray.put_summaries(p_subject_key, v_name, array(
-        select summary
-        from json_populate_recordset(null::disarray.scanned_summary, p_rows -> 'metrics') as summary
-        where summary.segment_us = any(v_changed)
-    ));
-    perform disarray.put_rollups(p_subject_key, v_name, array(
-        select scanned
-        from json_populate_recordset(null::disarray.scanned_rollup, p_rows -> 'rollups') as scanned
-        where scanned.segment_us = any(v_changed)
-    ));
-    return cardinality(v_changed);
 end
 $$;
-comment on function disarray.put_segments(uuid, text, json, json) is
-    'Scanned segments in place of the old ones, if they are still those that were planned on; how many really changed.';
+comment on function disarray.begin_subject_commit(uuid, text, json, bigint[], boolean) is
+    'Note that a commit changes these segments, before it does. Nothing is noted where it changes none.';
+
+create function disarray.end_subject_commit(p_run_id uuid, p_subject_key text, p_dataset text)
+returns void
+language plpgsql
+-- As in resolve_ranges.
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+as $$
+declare
+    v_noted record;
+    v_known bigint[];
+begin
+    select
+        noted.changed_segments,
+        noted.changed_buckets
+    into v_noted
+    from disarray.subject_commit as noted
+    where
+        noted.subject_key = p_subject_key
+        and noted.run_id = p_run_id
+        and noted.dataset = p_dataset
+        and cardinality(noted.changed_segments) > 0;
+    if not found then
+        return;
+    end if;
+    v_known := array(select known.us::bigint from jsonb_array_elements_text(v_noted.changed_buckets -> 'segments') as known (us));
+    update disarray.subject_commit as noted
+    set changed_buckets = disarray.changed_buckets(
+        v_noted.changed_buckets -> 'hashes',
+        disarray.bucket_hashes(p_dataset, p_subject_key, v_known),
+        -- Where there was no part, every part is news and need not be looked at.
+        disarray.bucket_starts(
+            p_dataset, p_subject_key,
+            array(
+                select changed.us
+                from unnest(v_noted.changed_segments) as changed (us)
+                where not changed.us = any(v_known)
+            )
+        )
+    )
+    where
+        noted.subject_key = p_subject_key
+        and noted.run_id = p_run_id
+        and noted.dataset = p_dataset;
+end
+$$;
+comment on function disarray.end_subject_commit(uuid, text, text) is 'Name the buckets that a commit changed, after all of its rollup parts are in.';
+
+create function disarray.note_shift(p_run_id uuid, p_subject_key text, p_dataset text, p_frontier_us bigint)
+returns void
+language sql
+as $$
+select disarray.put_subject_commit(p_run_id, p_subject_key, p_dataset, disarray.instant_of(p_frontier_us), 'infinity', '{}', '{}', false)
+$$;
+comment on function disarray.note_shift(uuid, text, text, bigint) is
+    'Note that bases moved: values differ from there on, and neither readings nor rollups do.';
+
+create function disarray.put_subject_commit(
+    p_run_id uuid,
+    p_subject_key text,
+    p_dataset text,
+    p_changed_from timestamptz,
+    p_changed_to timestamptz,
+    p_changed_segments bigint[],
+    p_changed_buckets jsonb,
+    p_is_redefined boolean
+)
+returns void
+language plpgsql
+as $$
+begin
+    insert into disarray.subject_commit as noted (
+        subject_key, dataset, commit_seq, run_id, changed_from, changed_to, changed_segments, changed_buckets, is_redefined, committed_at
+    )
+    select
+        p_subject_key,
+        p_dataset,
+        coalesce(max(former.commit_seq), 0) + 1,
+        p_run_id,
+        p_changed_from,
+        p_changed_to,
+        p_changed_segments,
+        p_changed_buckets,
+        p_is_redefined,
+        disarray.clock()
+    from disarray.subject_commit as former
+    where
+        former.subject_key = p_subject_key
+        and former.dataset = p_dataset
+    -- A run commits a subject in one transaction: what it does besides, a shift that was put off, belongs to the same commit.
+    on conflict (subject_key, run_id, dataset) do update
+    set
+        changed_from = least(noted.changed_from, excluded.changed_from),
+        changed_to = greatest(noted.changed_to, excluded.changed_to),
+        changed_segments = case
+            when cardinality(excluded.changed_segments) = 0 then noted.changed_segments
+            else excluded.changed_segments
+        end,
+        changed_buckets = case
+            when cardinality(excluded.changed_segments) = 0 then noted.changed_buckets
+            else excluded.changed_buckets
+        end,
+        is_redefined = noted.is_redefined or excluded.is_redefined
+    -- The shift of a commit seldom adds anything to what the commit said of itself.
+    where
+        excluded.changed_segments is null
+        or cardinality(excluded.changed_segments) > 0
+        or noted.changed_from > excluded.changed_from
+        or noted.changed_to < excluded.changed_to;
+end
+$$;
+comment on function disarray.put_subject_commit(uuid, text, text, timestamptz, timestamptz, bigint[], jsonb, boolean) is
+    'Give the commit of a held subject its number, or add to what is noted of it already.';
+
+create function disarray.bucket_hashes(p_dataset text, p_subject_key text, p_segments bigint[])
+returns jsonb
+language plpgsql
+stable
+as $$
+begin
+    return (
+        select coalesce(jsonb_object_agg(named.rollup, named.hashes), '{}')
+        from (
+            select
+                bucket.rollup,
+                jsonb_object_agg(bucket.bucket_us, bucket.hash) as hashes
+            from (
+                select
+                    part.rollup,
+                    part.bucket_us,
+                    -- Parts have no order of their own, and no two of a bucket are the same row.
+                    bit_xor(hash_record_extended(part, 0)) as hash
+                from disarray.rollup as part
+                where
+                    part.dataset = p_dataset
+                    and part.subject_key = p_subject_key
+                    and part.segment_us = any(p_segments)
+                group by
+                    part.rollup,
+                    part.bucket_us
+            ) as bucket
+            group by bucket.rollup
+        ) as named
+    );
+end
+$$;
+comment on function disarray.bucket_hashes(text, text, bigint[]) is
+    'A hash of what some segments contribute to each bucket of each rollup: the same for the same parts, to the bit.';
+
+create function disarray.segments_in_rollups(p_dataset text, p_subject_key text, p_segments bigint[])
+returns jsonb
+language sql
+stable
+as $$
+select coalesce(jsonb_agg(distinct block.segment_us), '[]')
+from disarray.rollup_block as block
+where
+    block.dataset = p_dataset
+    and block.subject_key = p_subject_key
+    and block.segment_us = any(p_segments)
+$$;
+comment on function disarray.segments_in_rollups(text, text, bigint[]) is 'Those of some segments that contribute to any bucket.';
+
+create function disarray.bucket_starts(p_dataset text, p_subject_key text, p_segments bigint[])
+returns jsonb
+language sql
+stable
+as $$
+select coalesce(jsonb_object_agg(named.rollup, named.buckets), '{}')
+from (
+    select
+        bucket.rollup,
+        jsonb_agg(bucket.us) as buckets
+    from (
+        select distinct
+            block.rollup,
+            start.us
+        from disarray.rollup_block as block
+        cross join lateral unnest(block.buckets_us) as start (us)
+        where
+            block.dataset = p_dataset
+            and block.subject_key = p_subject_key
+            and block.segment_us = any(p_segments)
+    ) as bucket
+    group by bucket.rollup
+) as named
+$$;
+comment on function disarray.bucket_starts(text, text, bigint[]) is 'The buckets that some segments contribute to, by rollup.';
+
+create function disarray.changed_buckets(p_before jsonb, p_after jsonb, p_added jsonb)
+returns jsonb
+language plpgsql
+immutable
+as $$
+begin
+    return (
+        with before as (
+            select
+                rollup.key as rollup,
+                bucket.key::bigint as bucket_us,
+                bucket.value as hash
+            from jsonb_each(p_before) as rollup
+            cross join lateral jsonb_each(rollup.value) as bucket
+        ),
+
+        after as (
+            select
+                rollup.key as rollup,
+                bucket.key::bigint as bucket_us,
+                bucket.value as hash
+            from jsonb_each(p_after) as rollup
+            cross join lateral jsonb_each(rollup.value) as bucket
+        ),
+
+        changed as (
+            select
+                rollup,
+                bucket_us
+            from before
+            full join after using (rollup, bucket_us)
+            where before.hash is distinct from after.hash
+            union
+            select
+                rollup.key,
+                bucket.us::bigint
+            from jsonb_each(p_added) as rollup
+            cross join lateral jsonb_array_elements_text(rollup.value) as bucket (us)
+        )
+
+        select coalesce(jsonb_object_agg(named.rollup, named.buckets), '{}')
+        from (
+            select
+                changed.rollup,
+                case
+                    when count(*) > 1000 then jsonb_build_object('from_us', min(changed.bucket_us))
+                    else jsonb_build_object('buckets', jsonb_agg(changed.bucket_us order by changed.bucket_us))
+                end as buckets
+            from changed
+            group by changed.rollup
+        ) as named
+    );
+end
+$$;
+comment on function disarray.changed_buckets(jsonb, jsonb, jsonb) is
+    'The buckets whose hashes differ and those that were added to, by rollup; of more than a thousand, only from which one on.';

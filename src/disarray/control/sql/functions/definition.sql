@@ -303,7 +303,7 @@ begin
                 moving.subject_key
             from moving_file as moving
             where
-                not moving.is_arriving
+                (not moving.is_arriving or moving.decision is not null)
                 and (p_dataset is null or moving.dataset = p_dataset)
                 and (p_subject_key is null or moving.subject_key = p_subject_key)
         ) as pending
@@ -469,6 +469,43 @@ $$;
 comment on function disarray.settle_version(text, json) is
     'Note under which definition a commit makes its numbers, and refuse to mix two: true where a rebuild moves the subject to another.';
 
+create function disarray.settle_blocks(p_subject_key text, p_dataset json)
+returns void
+language plpgsql
+as $$
+declare
+    v_name constant text := p_dataset ->> 'dataset';
+    v_length_us bigint;
+    v_former_length_us bigint;
+begin
+    select max(scanned.segment_end_us - scanned.segment_us)
+    into v_length_us
+    from json_to_recordset(p_dataset -> 'segments') as scanned (segment_us bigint, segment_end_us bigint);
+    select known.segment_end_us - known.segment_us
+    into v_former_length_us
+    from disarray.segment as known
+    where
+        known.dataset = v_name
+        and known.subject_key = p_subject_key
+    limit 1;
+    if v_length_us is null or v_length_us = v_former_length_us then
+        return;
+    end if;
+    -- Of segments of another length all are replaced, and with them their blocks.
+    delete from disarray.metric_block as block
+    where
+        block.dataset = v_name
+        and block.subject_key = p_subject_key;
+    update disarray.subject_version as made
+    set block_length_us = disarray.segments_per_block() * v_length_us
+    where
+        made.dataset = v_name
+        and made.subject_key = p_subject_key;
+end
+$$;
+comment on function disarray.settle_blocks(text, json) is
+    'Note how long the blocks of a subject are, before its first segments are put, or those of another length.';
+
 create function disarray.keep_unscanned(p_subject_key text, p_dataset json)
 returns void
 language plpgsql
@@ -478,7 +515,7 @@ declare
     v_scan_version constant text := p_dataset ->> 'scan_version';
 begin
     -- Numbers whose meaning changed and whose readings are not there to be scanned would be of no definition at all.
-    delete from disarray.segment_metric as summary
+    delete from disarray.segment_summary as summary
     using disarray.segment as kept
     where
         kept.dataset = v_name
@@ -488,6 +525,20 @@ begin
         and summary.subject_key = p_subject_key
         and summary.segment_us = kept.segment_us
         and not summary.metric = any(array(select json_array_elements_text(p_dataset -> 'kept_metrics')));
+    delete from disarray.metric_block as block
+    where
+        block.dataset = v_name
+        and block.subject_key = p_subject_key
+        and not exists (
+            select
+            from disarray.segment_summary as summary
+            where
+                summary.dataset = v_name
+                and summary.subject_key = p_subject_key
+                and summary.metric = block.metric
+                and summary.channel = block.channel
+                and summary.block_us = block.block_us
+        );
     delete from disarray.rollup_block as block
     using disarray.segment as kept
     where

@@ -94,8 +94,8 @@ begin
             item.source_uri = any(p_source_uris)
             and item.status = 'available';
         -- The rows of these subjects are locked since they were told.
-        perform set_turns(told.subject_key, null, null)
-        from unnest(p_subject_keys) as told (subject_key);
+        perform set_turns(queued.subject_key, null, null)
+        from unnest(p_subject_keys) as queued (subject_key);
     end if;
 end
 $$;
@@ -112,9 +112,11 @@ set search_path = disarray, pg_temp
 as $$
 select wanted.uri
 from unnest(p_source_uris) as wanted (uri)
-where not exists (select from delivery as known where known.source_uri = wanted.uri)
+where
+    not exists (select from delivery as known where known.source_uri = wanted.uri)
+    and not exists (select from staged_delivery as staged where staged.source_uri = wanted.uri)
 $$;
-comment on function disarray.find_unknown_deliveries(text[]) is 'Those of some files that no batch ever named.';
+comment on function disarray.find_unknown_deliveries(text[]) is 'Those of some files that no batch ever named, and no resync staged.';
 
 create function disarray.list_batches(p_source_name text default null, p_limit integer default 100)
 returns table (
@@ -184,15 +186,18 @@ inner join delivery_batch as batch on file.batch_no = batch.batch_no
 inner join file_info as known on file.source_uri = known.source_uri
 where
     file.deleted_at is null
-    and batch.delivered_at < clock() - p_keep
+    and coalesce(file.superseded_at, batch.delivered_at) < clock() - p_keep
     and known.status = 'processed'
     -- Sealed segments change no more. A file that was wholly rejected has none: another definition may yet read it.
-    and exists (
-        select
-        from fragment as part
-        where
-            part.source_uri = file.source_uri
-            and part.state = 'sealed'
+    and (
+        file.superseded_at is not null
+        or exists (
+            select
+            from fragment as part
+            where
+                part.source_uri = file.source_uri
+                and part.state = 'sealed'
+        )
     )
     and not exists (
         select
@@ -206,7 +211,8 @@ order by file.source_uri
 limit least(p_limit, 10000)
 $$;
 comment on function disarray.list_spent_deliveries(interval, integer) is
-    'Files of the landing folder that were delivered so long ago and of which nothing counts or waits any more: their segments are sealed.';
+    'Files of the landing folder of which nothing counts or waits any more: delivered so long ago, and their segments are sealed; or a resync took '
+    'their place so long ago.';
 
 create function disarray.note_deleted_deliveries(p_source_uris text[])
 returns void

@@ -82,6 +82,18 @@ begin
             lease_expires_at = null
         where position.destination = p_destination;
     end if;
+    if v_former.definition ->> 'target' is distinct from p_definition ->> 'target' then
+        -- What another target has is somebody else's until it is loaded, whatever fence stands there.
+        update destination_position as position
+        set
+            loads = 0,
+            known_fences = array(
+                select -max(abs(former.fence))
+                from unnest(position.known_fences) as former (fence)
+                having count(*) > 0
+            )
+        where position.destination = p_destination;
+    end if;
     return true;
 end
 $$;
@@ -105,7 +117,9 @@ returns table (
     is_sweep_due boolean,
     fence bigint,
     known_fences bigint[],
-    failure_count integer
+    failure_count integer,
+    is_first boolean,
+    are_deletes_allowed boolean
 )
 language plpgsql
 security definer
@@ -224,7 +238,9 @@ returns table (
     is_sweep_due boolean,
     fence bigint,
     known_fences bigint[],
-    failure_count integer
+    failure_count integer,
+    is_first boolean,
+    are_deletes_allowed boolean
 )
 language plpgsql
 security definer
@@ -303,7 +319,9 @@ returns table (
     is_sweep_due boolean,
     fence bigint,
     known_fences bigint[],
-    failure_count integer
+    failure_count integer,
+    is_first boolean,
+    are_deletes_allowed boolean
 )
 language plpgsql
 set search_path = disarray, pg_temp
@@ -331,7 +349,7 @@ begin
     -- Later than all before it, also than those that were handed out after the backup that this database was restored from.
     v_fence := greatest(
         extract(epoch from v_now) * 1000000,
-        (select max(former.fence) from unnest(v_known_fences) as former (fence)) + 1
+        (select max(abs(former.fence)) from unnest(v_known_fences) as former (fence)) + 1
     );
     return query
     update destination_position as position
@@ -371,7 +389,9 @@ begin
         v_known.is_sweep_due,
         position.fence,
         v_known_fences,
-        position.failure_count;
+        position.failure_count,
+        position.loads = 0,
+        v_known.are_deletes_allowed;
 end
 $$;
 comment on function disarray.take_destination_turn(text, text, text, bigint, integer, boolean) is
@@ -493,6 +513,19 @@ begin
     where
         known.destination = p_destination
         and known.failure_count > 0;
+    update destination as known
+    set are_deletes_allowed = false
+    where
+        known.destination = p_destination
+        and known.are_deletes_allowed
+        and not known.is_sweep_due
+        and not exists (
+            select
+            from destination_position as position
+            where
+                position.destination = p_destination
+                and position.is_whole_due
+        );
 end
 $$;
 comment on function disarray.advance_destination(text, text, text, bigint, bigint, bigint, bigint, bigint, double precision, boolean) is
@@ -522,8 +555,8 @@ begin
         incarnation = null,
         fence = null,
         lease_expires_at = null,
-        -- The next load comes after the one that the target knows.
-        known_fences = case when p_target_fence is null then position.known_fences else array[p_target_fence] end,
+        -- The next load comes after the one that the target knows; the negative, because this database does not know that one.
+        known_fences = case when p_target_fence is null then position.known_fences else array[-p_target_fence] end,
         is_whole_due = position.is_whole_due or p_target_fence is not null,
         available_at = clock() + greatest(p_next_in, interval '0'),
         failure_count = case when p_error is null then position.failure_count else position.failure_count + 1 end,
@@ -602,15 +635,67 @@ set search_path = disarray, pg_temp
 as $$
 update destination as known
 set
-    failure_count = known.failure_count + 1,
+    failure_count = case when p_error is null then 0 else known.failure_count + 1 end,
     last_error = left(p_error, 4000),
-    last_error_at = clock()
+    last_error_at = case when p_error is not null then clock() end
 where
     known.destination = p_destination
-    and p_error <> ''
+    and (p_error <> '' or (p_error is null and known.last_error is not null))
 $$;
 comment on function disarray.note_destination_error(text, text) is
-    'Keep why nothing can be loaded into a destination, for whoever looks at it. The next load that works clears it.';
+    'Keep why nothing can be loaded into a destination, for whoever looks at it; NULL where it was just seen to be well. The next load '
+    'that works clears it as well.';
+
+create function disarray.hold_destination_back(
+    p_destination text,
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_fence bigint,
+    p_reason text
+)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+declare
+    v_now constant timestamptz := clock();
+begin
+    if (p_reason <> '') is not true then
+        raise exception 'whoever holds a destination back says why. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
+    -- In the order of those who decide: the destination, then its subjects.
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    update destination as known
+    set
+        is_held_back = known.is_held_back or known.paused_at is null,
+        paused_at = coalesce(known.paused_at, v_now),
+        pause_reason = coalesce(known.pause_reason, left(p_reason, 4000))
+    where known.destination = p_destination;
+    update destination_position as position
+    set
+        instance_name = null,
+        incarnation = null,
+        fence = null,
+        lease_expires_at = null
+    where position.destination = p_destination;
+    insert into ingest_event (occurred_at, event_type, instance_name, metadata)
+    values (
+        v_now,
+        'destination_paused',
+        p_instance_name,
+        jsonb_build_object('destination', p_destination, 'subject', p_subject_key, 'reason', left(p_reason, 4000), 'by', p_instance_name)
+    );
+end
+$$;
+comment on function disarray.hold_destination_back(text, text, text, bigint, bigint, text) is
+    'Pause a destination before a load deletes more of its target than it may: nothing is loaded into it until somebody decides.';
 
 create function disarray.list_destinations()
 returns table (
@@ -632,7 +717,8 @@ returns table (
     pause_reason text,
     failure_count integer,
     last_error text,
-    last_error_at timestamptz
+    last_error_at timestamptz,
+    is_held_back boolean
 )
 language sql
 stable
@@ -663,7 +749,8 @@ select
     known.pause_reason,
     known.failure_count,
     known.last_error,
-    known.last_error_at
+    known.last_error_at,
+    known.is_held_back
 from destination as known
 cross join lateral (
     select
@@ -851,7 +938,8 @@ create function disarray.decide_destination(
     p_decision text,
     p_reason text,
     p_by text,
-    p_subject_key text default null
+    p_subject_key text default null,
+    p_allows_deletes boolean default false
 )
 returns bigint
 language plpgsql
@@ -861,15 +949,22 @@ set lock_timeout = '10s'
 as $$
 declare
     v_now constant timestamptz := clock();
+    v_known destination;
+    v_goes_on boolean;
     v_subjects bigint;
 begin
     perform check_decision(p_reason, p_by);
+    if p_allows_deletes and p_decision is distinct from 'republished' then
+        raise exception 'whoever lets a target lose rows publishes it again, so that all that is due then is loaded. Nothing was changed.'
+        using errcode = 'DA001';
+    end if;
     if coalesce(p_decision not in ('paused', 'resumed', 'republished'), true) then
         raise exception 'a destination is paused, resumed or republished, not %. Nothing was changed.',
             coalesce(quote_literal(p_decision), 'NULL')
         using errcode = 'DA001';
     end if;
-    perform
+    select known.*
+    into v_known
     from destination as known
     where known.destination = p_destination
     for update;
@@ -877,10 +972,13 @@ begin
         raise exception 'there is no destination %. Nothing was changed.', quote_literal(left(p_destination, 200))
         using errcode = 'DA001', hint = 'Workers make known what disarray.toml describes when they start.';
     end if;
+    v_goes_on := p_decision = 'resumed' or (v_known.is_held_back and p_allows_deletes);
     update destination as known
     set
-        paused_at = case p_decision when 'paused' then coalesce(known.paused_at, v_now) when 'resumed' then null else known.paused_at end,
-        pause_reason = case p_decision when 'paused' then p_reason when 'resumed' then null else known.pause_reason end,
+        paused_at = case when p_decision = 'paused' then coalesce(known.paused_at, v_now) when not v_goes_on then known.paused_at end,
+        pause_reason = case when p_decision = 'paused' then p_reason when not v_goes_on then known.pause_reason end,
+        is_held_back = known.is_held_back and p_decision <> 'paused' and not v_goes_on,
+        are_deletes_allowed = known.are_deletes_allowed or p_allows_deletes,
         is_sweep_due = known.is_sweep_due or (p_decision = 'republished' and p_subject_key is null)
     where known.destination = p_destination;
     update destination_position as position
@@ -906,14 +1004,17 @@ begin
         v_now,
         ('destination_' || p_decision)::ingest_event_event_type,
         null,
-        decision_of(p_reason, p_by) || jsonb_build_object('destination', p_destination, 'subject', p_subject_key)
+        decision_of(p_reason, p_by)
+            || jsonb_build_object('destination', p_destination, 'subject', p_subject_key)
+            || case when p_allows_deletes then '{"allows_deletes": true}'::jsonb else '{}'::jsonb end
     );
     return v_subjects;
 end
 $$;
-comment on function disarray.decide_destination(text, text, text, text, text) is
+comment on function disarray.decide_destination(text, text, text, text, text, boolean) is
     'Pause a destination, resume it, or let it load everything anew, of one subject or of all; whoever loads it now loses its turn. '
-    'How many subjects that concerns.';
+    'How many subjects that concerns. With deletes allowed, a target that is published again may lose whatever is not known here, and a '
+    'destination that was held back for that goes on.';
 
 create function disarray.forget_destination(p_destination text, p_reason text, p_by text)
 returns bigint

@@ -96,12 +96,8 @@ begin
         return;
     end if;
     if p_max_rows < (
-        select count(*)
-        from disarray.segment_metric as summary
-        where
-            summary.subject_key = p_subject_key
-            and summary.dataset in (select made.dataset from disarray.subject_version as made where made.subject_key = p_subject_key)
-            and summary.segment_us >= disarray.microseconds_of(frontier)
+        select sum(disarray.count_shifted(stale.dataset, p_subject_key, stale.frontier_us, stale.changed))
+        from disarray.stale_datasets(p_subject_key) as stale
     ) then
         frontier := null;
         return;
@@ -109,25 +105,9 @@ begin
 
     -- However many ranges overlap, one pass from the earliest of them resolves them all.
     for v_stale in
-        select
-            held.dataset,
-            min(coalesce(around.segment_us, disarray.microseconds_of(open.range_start))) as frontier_us
-        from disarray.dirty_range as open
-        inner join disarray.subject_version as held
-            on
-                open.subject_key = held.subject_key
-                and held.dataset = coalesce(open.dataset, held.dataset)
-        left join disarray.segment as around
-            on
-                around.dataset = held.dataset
-                and around.subject_key = p_subject_key
-                and around.segment_us <= disarray.microseconds_of(open.range_start)
-                and around.segment_end_us > disarray.microseconds_of(open.range_start)
-        where
-            open.subject_key = p_subject_key
-            and open.resolved_at is null
-        group by held.dataset
-        order by held.dataset
+        select stale.*
+        from disarray.stale_datasets(p_subject_key) as stale
+        order by stale.dataset
     loop
         -- At most one: a commit resolves what is open before it changes anything.
         select open.restates
@@ -140,7 +120,7 @@ begin
             and open.restates is not null;
         select shifted.*
         into v_shifted
-        from telemetry.shift_bases(v_stale.dataset, p_subject_key, v_stale.frontier_us, v_restates) as shifted;
+        from telemetry.shift_bases(v_stale.dataset, p_subject_key, v_stale.frontier_us, v_restates, v_stale.changed) as shifted;
         bases_shifted := bases_shifted + v_shifted.bases_shifted;
         if v_shifted.bases_shifted > 0 then
             perform disarray.note_shift(p_run_id, p_subject_key, v_stale.dataset, v_stale.frontier_us);
@@ -153,7 +133,8 @@ begin
     update disarray.dirty_range as open
     set
         resolved_at = v_now,
-        restates = null
+        restates = null,
+        changed_segments = null
     where
         open.subject_key = p_subject_key
         and open.resolved_at is null;
@@ -166,6 +147,102 @@ end
 $$;
 comment on function disarray.resolve_ranges(text, text, bigint, uuid) is
     'The work behind reconcile_subject, for callers that hold the lock row already; also how many bases moved, and how many series were restated.';
+
+create function disarray.stale_datasets(p_subject_key text)
+returns table (dataset text, frontier_us bigint, changed bigint[])
+language sql
+stable
+as $$
+select
+    held.dataset,
+    min(coalesce(around.segment_us, disarray.microseconds_of(open.range_start))) as frontier_us,
+    -- One of which nobody knows what it changed concerns every block behind it.
+    case
+        when bool_and(open.changed_segments is not null)
+            then array(
+                select changed.segment_us
+                from disarray.dirty_range as noted
+                cross join lateral unnest(noted.changed_segments) as changed (segment_us)
+                where
+                    noted.subject_key = p_subject_key
+                    and noted.resolved_at is null
+                    and noted.dataset = held.dataset
+            )
+    end as changed
+from disarray.dirty_range as open
+inner join disarray.subject_version as held
+    on
+        open.subject_key = held.subject_key
+        and held.dataset = coalesce(open.dataset, held.dataset)
+left join disarray.segment as around
+    on
+        around.dataset = held.dataset
+        and around.subject_key = p_subject_key
+        and around.segment_us <= disarray.microseconds_of(open.range_start)
+        and around.segment_end_us > disarray.microseconds_of(open.range_start)
+where
+    open.subject_key = p_subject_key
+    and open.resolved_at is null
+group by held.dataset
+$$;
+comment on function disarray.stale_datasets(text) is
+    'What open dirty ranges say of each dataset of a subject: from which segment on bases are stale, and which segments changed; NULL where that is not known.';
+
+create function disarray.count_shifted(p_dataset text, p_subject_key text, p_frontier_us bigint, p_changed bigint[])
+returns bigint
+language sql
+stable
+as $$
+with touched as (
+    select
+        telemetry.block_of(changed.segment_us, made.block_length_us) as block_us,
+        telemetry.block_of(changed.segment_us, made.block_length_us) + made.block_length_us as end_us,
+        min(changed.segment_us) as frontier_us
+    from disarray.subject_version as made
+    cross join lateral unnest(p_changed) as changed (segment_us)
+    where
+        made.dataset = p_dataset
+        and made.subject_key = p_subject_key
+    group by
+        1,
+        2
+    union all
+    select
+        telemetry.block_of(p_frontier_us, made.block_length_us),
+        9223372036854775807,
+        p_frontier_us
+    from disarray.subject_version as made
+    where
+        p_changed is null
+        and made.dataset = p_dataset
+        and made.subject_key = p_subject_key
+)
+
+select
+    (
+        select coalesce(sum(piece.rows), 0)::bigint
+        from touched
+        cross join lateral (
+            select count(*) as rows
+            from disarray.segment_summary as summary
+            where
+                summary.dataset = p_dataset
+                and summary.subject_key = p_subject_key
+                and summary.segment_us >= touched.frontier_us
+                and summary.segment_us < touched.end_us
+        ) as piece
+    )
+    + (
+        select count(*)
+        from disarray.metric_block as block
+        where
+            block.dataset = p_dataset
+            and block.subject_key = p_subject_key
+            and block.block_us >= (select min(touched.block_us) from touched)
+    )
+$$;
+comment on function disarray.count_shifted(text, text, bigint, bigint[]) is
+    'How many rows a shift may write: the pieces of the touched blocks from the frontier on, and the blocks from the first of them on.';
 
 create function disarray.queue_reconcile(p_subject_key text, p_now timestamptz)
 returns void

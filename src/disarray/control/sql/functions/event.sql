@@ -97,6 +97,48 @@ end
 $$;
 comment on function disarray.drop_old_events(interval) is 'Drop whole months of events that are older than the given time; how many partitions went.';
 
+create function disarray.event_metadata(p_event disarray.ingest_event)
+returns jsonb
+language sql
+stable
+as $$
+select p_event.metadata || jsonb_strip_nulls(jsonb_build_object(
+    'queue_id', p_event.queue_id,
+    'kind', p_event.kind,
+    'reason', p_event.reason,
+    'content_hash', p_event.content_hash,
+    'enqueued_at', p_event.enqueued_at,
+    'claimed_at', p_event.claimed_at
+))
+$$;
+comment on function disarray.event_metadata(disarray.ingest_event) is 'All that an event says, wherever it is stored.';
+
+create function disarray.event_queue_id(p_event disarray.ingest_event)
+returns bigint
+language sql
+immutable
+as $$
+select coalesce(p_event.queue_id, (p_event.metadata ->> 'queue_id')::bigint)
+$$;
+comment on function disarray.event_queue_id(disarray.ingest_event) is 'The work order that an event is about, wherever that is stored.';
+
+create function disarray.newest_failure(p_subject_key text, p_kind text, p_since timestamptz)
+returns text
+language sql
+stable
+as $$
+select happened.metadata ->> 'error'
+from disarray.ingest_event as happened
+where
+    happened.occurred_at >= p_since
+    and happened.subject_key = p_subject_key
+    and happened.event_type in ('failed', 'dead_letter')
+    and disarray.event_metadata(happened) ->> 'kind' = p_kind
+order by happened.occurred_at desc
+limit 1
+$$;
+comment on function disarray.newest_failure(text, text, timestamptz) is 'Why an order of a subject failed last since an instant; NULL where none did.';
+
 create function disarray.list_file_events(p_source_uri text, p_limit integer default 1000)
 returns table (occurred_at timestamptz, event_type text, instance_name text, metadata jsonb)
 language sql
@@ -108,7 +150,7 @@ select
     noted.occurred_at,
     noted.event_type::text,
     noted.instance_name,
-    noted.metadata
+    event_metadata(noted)
 from ingest_event as noted
 where noted.source_uri = p_source_uri
 order by
@@ -147,7 +189,7 @@ select
     noted.source_uri,
     noted.subject_key,
     noted.instance_name,
-    noted.metadata,
+    event_metadata(noted),
     noted.event_id
 from ingest_event as noted
 where
@@ -160,7 +202,7 @@ where
     and (p_subject_key is null or noted.subject_key = p_subject_key)
     and (p_source_uri is null or noted.source_uri = p_source_uri)
     and (p_event_type is null or noted.event_type::text = p_event_type)
-    and (p_queue_id is null or noted.metadata -> 'queue_id' = to_jsonb(p_queue_id))
+    and (p_queue_id is null or event_queue_id(noted) = p_queue_id)
 order by
     noted.occurred_at desc,
     noted.event_id desc

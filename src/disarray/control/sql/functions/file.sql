@@ -76,7 +76,6 @@ set enable_seqscan = off
 as $$
 declare
     v_now constant timestamptz := clock();
-    v_requests file_request[];
     v_new_uris text[];
     v_known_otherwise text[];
 begin
@@ -96,37 +95,19 @@ begin
         from enqueue_repeated_requests(p_source_uris, p_subject_keys, p_reasons, p_instance_name, p_metadata) as queued;
         return;
     end if;
-    v_requests := array(
-        select row(
-            request.uri,
-            request.subject,
-            coalesce(request.reason, 'file_notification')::ingest_queue_reason,
-            coalesce(request.metadata, '{}'),
-            request.metadata ->> 'dataset',
-            request.metadata ->> 'content_hash',
-            request.metadata ->> 'parse_version',
-            'enqueued',
-            true,
-            null,
-            0,
-            0
-        )::file_request
-        from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata) as request (uri, subject, reason, metadata)
-        order by request.uri
-    );
-
     with inserted as (
         insert into file_info (source_uri, subject_key, dataset, status, announced_hash, first_seen_at, last_seen_at, metadata)
         select
-            request.source_uri,
-            request.subject_key,
-            request.dataset,
+            request.uri,
+            request.subject,
+            request.metadata ->> 'dataset',
             'pending',
-            request.content_hash,
+            request.metadata ->> 'content_hash',
             v_now,
             v_now,
-            request.metadata
-        from unnest(v_requests) as request
+            coalesce(request.metadata, '{}')
+        from unnest(p_source_uris, p_subject_keys, p_metadata) as request (uri, subject, metadata)
+        order by request.uri
         on conflict on constraint file_info_pkey do nothing
         returning file_info.source_uri
     )
@@ -163,15 +144,25 @@ begin
         return;
     end if;
 
-    if cardinality(v_new_uris) < cardinality(v_requests) then
-        v_requests := judge_known_files(v_requests, v_new_uris, v_now);
+    if cardinality(v_new_uris) = cardinality(p_source_uris) then
+        return query
+        select
+            queued.source_uri,
+            queued.queue_id,
+            queued.verdict
+        from queue_new_files(p_source_uris, p_subject_keys, p_reasons, p_instance_name, p_metadata, v_now) as queued;
+        return;
     end if;
     return query
     select
         queued.source_uri,
         queued.queue_id,
         queued.verdict
-    from queue_requests(v_requests, p_instance_name, v_now) as queued;
+    from queue_requests(
+        judge_known_files(p_source_uris, p_subject_keys, p_reasons, p_metadata, v_new_uris, v_now),
+        p_instance_name,
+        v_now
+    ) as queued;
 end
 $$;
 comment on function disarray.enqueue_requests(text[], text[], text[], text, jsonb[]) is
@@ -330,10 +321,19 @@ begin
         )
         using errcode = 'DA001';
     end if;
+    -- Most hold nothing that could be wrong, and one look at them all is enough.
     perform
         disarray.check_uri(request.uri),
-        disarray.check_metadata(coalesce(request.metadata, '{}'))
-    from unnest(p_source_uris, p_metadata) as request (uri, metadata);
+        disarray.check_metadata(request.metadata)
+    from (
+        select
+            given.uri,
+            coalesce(given.metadata, '{}') as metadata,
+            coalesce(given.metadata, '{}')::text as text
+        from unnest(p_source_uris, p_metadata) as given (uri, metadata)
+        offset 0
+    ) as request
+    where (disarray.is_plain_uri(request.uri) and disarray.is_flat_metadata(request.text)) is not true;
     -- A batch names few subjects and reasons, each of them often.
     perform
         disarray.check_subject(request.subject),
@@ -348,7 +348,14 @@ end
 $$;
 comment on function disarray.check_file_requests(text[], text[], text[], jsonb[]) is 'Refuse a batch as a whole when any part of it cannot be stored.';
 
-create function disarray.judge_known_files(p_requests disarray.file_request[], p_new_uris text[], p_now timestamptz)
+create function disarray.judge_known_files(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[],
+    p_metadata jsonb[],
+    p_new_uris text[],
+    p_now timestamptz
+)
 returns disarray.file_request[]
 language plpgsql
 -- As in enqueue_files: each file is looked up by its key, also by a plan that was made when few were known.
@@ -360,7 +367,7 @@ declare
 begin
     perform
     from disarray.file_info as file
-    where file.source_uri = any(array(select request.source_uri from unnest(p_requests) as request))
+    where file.source_uri = any(p_source_uris)
     order by file.source_uri
     for update;
 
@@ -394,7 +401,17 @@ begin
             case when judged.is_new_version or disarray.is_asked_for(request.reason) then 0 else file.retry_count end,
             case when judged.is_new_version then 0 else file.crash_count end
         )::disarray.file_request
-        from unnest(p_requests) as request
+        from (
+            select
+                given.uri as source_uri,
+                given.subject as subject_key,
+                coalesce(given.reason, 'file_notification')::disarray.ingest_queue_reason as reason,
+                coalesce(given.metadata, '{}') as metadata,
+                given.metadata ->> 'dataset' as dataset,
+                given.metadata ->> 'content_hash' as content_hash,
+                given.metadata ->> 'parse_version' as parse_version
+            from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata) as given (uri, subject, reason, metadata)
+        ) as request
         inner join disarray.file_info as file on request.source_uri = file.source_uri
         left join disarray.file_blacklist as blacklist on request.source_uri = blacklist.source_uri
         cross join lateral (
@@ -433,8 +450,89 @@ begin
     return v_requests;
 end
 $$;
-comment on function disarray.judge_known_files(disarray.file_request[], text[], timestamptz) is
-    'Decide under the row locks what each notification of a known file means, and write it into file_info.';
+comment on function disarray.judge_known_files(text[], text[], text[], jsonb[], text[], timestamptz) is
+    'Decide under the row locks what each notification of a batch with known files means, and write it into file_info.';
+
+create function disarray.queue_new_files(
+    p_source_uris text[],
+    p_subject_keys text[],
+    p_reasons text[],
+    p_instance_name text,
+    p_metadata jsonb[],
+    p_now timestamptz
+)
+returns table (source_uri text, queue_id bigint, verdict text)
+language plpgsql
+as $$
+#variable_conflict use_column
+begin
+    return query
+    with queued as (
+        insert into disarray.ingest_queue as waiting (
+            kind, lane, source_uri, subject_key, dataset, reason, content_hash, metadata, requested_by_instance_name, enqueued_at, available_at
+        )
+        select
+            disarray.file_order_kind(request.reason),
+            disarray.lane_of(disarray.file_order_kind(request.reason)),
+            request.uri,
+            request.subject,
+            request.metadata ->> 'dataset',
+            request.reason,
+            request.metadata ->> 'content_hash',
+            coalesce(request.metadata, '{}'),
+            p_instance_name,
+            p_now,
+            p_now
+        from (
+            select
+                given.uri,
+                given.subject,
+                coalesce(given.reason, 'file_notification')::disarray.ingest_queue_reason as reason,
+                given.metadata
+            from unnest(p_source_uris, p_subject_keys, p_reasons, p_metadata) as given (uri, subject, reason, metadata)
+        ) as request
+        order by request.uri
+        returning
+            waiting.source_uri,
+            waiting.queue_id,
+            waiting.subject_key,
+            waiting.reason,
+            waiting.content_hash
+    ),
+
+    logged as (
+        insert into disarray.ingest_event (
+            occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, reason, content_hash
+        )
+        select
+            p_now,
+            'enqueued',
+            queued.source_uri,
+            queued.subject_key,
+            p_instance_name,
+            queued.queue_id,
+            queued.reason,
+            queued.content_hash
+        from queued
+    )
+
+    select
+        queued.source_uri,
+        queued.queue_id,
+        'enqueued'
+    from queued;
+    perform disarray.call_turns(array_agg(distinct queued.subject_key), queued.lane, p_now)
+    from (
+        select distinct
+            given.subject as subject_key,
+            disarray.lane_of(disarray.file_order_kind(coalesce(given.reason, 'file_notification')::disarray.ingest_queue_reason)) as lane
+        from unnest(p_subject_keys, p_reasons) as given (subject, reason)
+    ) as queued
+    group by queued.lane;
+end
+$$;
+comment on function disarray.queue_new_files(text[], text[], text[], text, jsonb[], timestamptz) is
+    'Queue files that this call made known: nothing waits that they could merge with, and nothing was decided about them.';
 
 create function disarray.queue_requests(p_requests disarray.file_request[], p_instance_name text, p_now timestamptz)
 returns table (source_uri text, queue_id bigint, verdict text)
@@ -444,14 +542,15 @@ as $$
 begin
     -- Announced once more and nothing to do, as after the start of an agent: to begin with the rest would cost more than this.
     if not exists (select from unnest(p_requests) as request where request.verdict = 'enqueued') then
-        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, reason, content_hash)
         select
             p_now,
             request.verdict::disarray.ingest_event_event_type,
             request.source_uri,
             request.subject_key,
             p_instance_name,
-            jsonb_build_object('reason', request.reason, 'content_hash', request.content_hash, 'queue_id', null)
+            request.reason,
+            request.content_hash
         from unnest(p_requests) as request;
         return query
         select
@@ -521,14 +620,19 @@ begin
     ),
 
     logged as (
-        insert into disarray.ingest_event (occurred_at, event_type, source_uri, subject_key, instance_name, metadata)
+        insert into disarray.ingest_event (
+            occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, reason, content_hash, metadata
+        )
         select
             p_now,
             answered.answer::disarray.ingest_event_event_type,
             answered.source_uri,
             answered.subject_key,
             p_instance_name,
-            jsonb_build_object('reason', answered.reason, 'content_hash', answered.content_hash, 'queue_id', answered.queue_id)
+            answered.queue_id,
+            answered.reason,
+            answered.content_hash,
+            '{}'::jsonb
         from answered
         union all
         select
@@ -537,7 +641,10 @@ begin
             answered.source_uri,
             answered.subject_key,
             p_instance_name,
-            jsonb_build_object('content_hash', answered.former_hash, 'by', answered.content_hash)
+            null,
+            null,
+            answered.former_hash,
+            jsonb_build_object('by', answered.content_hash)
         from answered
         where
             answered.answer = 'merged'

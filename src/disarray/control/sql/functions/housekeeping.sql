@@ -592,6 +592,10 @@ begin
             and not exists (select from file_fingerprint as known where known.run_id = old.run_id)
             and not exists (select from rejected_row as known where known.run_id = old.run_id);
         get diagnostics runs = row_count;
+        delete from instance as old
+        where
+            old.last_seen_at < v_limit
+            and not is_worker(old);
         if p_is_rehearsal then
             raise sqlstate 'DA099';
         end if;
@@ -603,5 +607,5 @@ begin
 end
 $$;
 comment on function disarray.forget_history(interval, interval, boolean) is
-    'Forget resolved dirty ranges, dropped fragments and runs that nothing stored refers to; how many went, or would go. '
+    'Forget resolved dirty ranges, dropped fragments, runs that nothing stored refers to, and commands that ended; how many went, or would go. '
     'Restatements are never forgotten.';

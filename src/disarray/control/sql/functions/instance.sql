@@ -289,6 +289,17 @@ select
     state_of(known),
     known.paused_at
 from instance as known
+where is_worker(known)
 order by known.instance_name
 $$;
-comment on function disarray.list_instances() is 'Every instance that ever registered, with what it holds now.';
+comment on function disarray.list_instances() is 'Every worker that ever registered, with what it holds now.';
+
+create function disarray.is_worker(p_instance disarray.instance)
+returns boolean
+language sql
+immutable
+as $$
+select not p_instance.metadata @> '{"is_command": true}'
+$$;
+comment on function disarray.is_worker(disarray.instance) is
+    'Whether an instance serves subjects. A command registers to hold a source, a message or a job: it claims no subject, ends, and is not missed.';

@@ -89,7 +89,7 @@ comment on function disarray.load_file_homes(text[]) is
     'For which datasets and subjects some files have readings, by generation, and since when.';
 
 create function disarray.load_moving_files(p_subject_keys text[])
-returns table (subject_key text, dataset text, source_uri text, is_arriving boolean, generation integer)
+returns table (subject_key text, dataset text, source_uri text, is_arriving boolean, generation integer, decision text)
 language sql
 stable
 security definer
@@ -100,12 +100,145 @@ select
     moving.dataset,
     moving.source_uri,
     moving.is_arriving,
-    moving.generation
+    moving.generation,
+    moving.decision
 from moving_file as moving
 where moving.subject_key = any(p_subject_keys)
 order by moving.source_uri
 $$;
-comment on function disarray.load_moving_files(text[]) is 'Files that are still to come to some subjects, or to leave them.';
+comment on function disarray.load_moving_files(text[]) is
+    'Files that are still to come to some subjects, or to leave them, and decisions about what they said there earlier.';
+
+create function disarray.decide_elsewhere(p_source_uri text, p_decision text)
+returns bigint
+language plpgsql
+as $$
+declare
+    v_now constant timestamptz := disarray.clock();
+    v_side record;
+    v_queue_id bigint;
+begin
+    -- What was to leave because the file was blacklisted stays, where nobody can read it again.
+    delete from disarray.moving_file as moving
+    where
+        moving.source_uri = p_source_uri
+        and p_decision = 'allow'
+        and not moving.is_arriving
+        and (moving.dataset, moving.subject_key) in (
+            select
+                earlier.dataset,
+                earlier.subject_key
+            from disarray.earlier_homes(p_source_uri) as earlier
+        );
+    for v_side in
+        insert into disarray.moving_file as moving (
+            subject_key, dataset, source_uri, is_arriving, generation, stale_from, noted_at, decision
+        )
+        select
+            earlier.subject_key,
+            earlier.dataset,
+            p_source_uri,
+            true,
+            earlier.generation,
+            disarray.instant_of(earlier.first_us),
+            v_now,
+            p_decision
+        from disarray.earlier_homes(p_source_uri) as earlier
+        where case when p_decision = 'allow' then earlier.is_withdrawn else earlier.is_parked end
+        order by
+            earlier.subject_key,
+            earlier.dataset
+        on conflict (subject_key, dataset, source_uri) do update
+        set
+            decision = excluded.decision,
+            noted_at = excluded.noted_at
+        where moving.decision is not null
+        returning
+            moving.subject_key,
+            moving.dataset
+    loop
+        perform disarray.queue_rebuilds(v_side.dataset, v_side.subject_key);
+        select item.queue_id
+        into v_queue_id
+        from disarray.ingest_queue as item
+        where
+            item.source_uri is null
+            and item.kind = 'rebuild'
+            and item.status = 'available'
+            and item.subject_key = v_side.subject_key
+            and item.dataset = v_side.dataset;
+    end loop;
+    return v_queue_id;
+end
+$$;
+comment on function disarray.decide_elsewhere(text, text) is
+    'Have a decision about a file carried out also where earlier generations of it were counted; one of the queued items, or NULL.';
+
+create function disarray.earlier_homes(p_source_uri text)
+returns table (dataset text, subject_key text, generation integer, first_us bigint, is_withdrawn boolean, is_parked boolean)
+language sql
+stable
+as $$
+select
+    said.dataset,
+    said.subject_key,
+    max(said.generation),
+    min(said.first_us),
+    bool_or(said.withdrawn_state is not null),
+    bool_or(said.state = 'parked')
+from disarray.fragment as said
+where
+    said.source_uri = p_source_uri
+    and (said.state in ('active', 'parked', 'rejected') or said.withdrawn_state is not null)
+group by
+    said.dataset,
+    said.subject_key
+having
+    max(said.generation) < (
+        select max(newest.generation)
+        from disarray.fragment as newest
+        where
+            newest.source_uri = p_source_uri
+            and (newest.state in ('active', 'parked', 'rejected') or newest.withdrawn_state is not null)
+    )
+$$;
+comment on function disarray.earlier_homes(text) is
+    'Datasets and subjects of which earlier generations of a file said something, and the newest one nothing.';
+
+create function disarray.end_decisions(p_subject_key text, p_changes json)
+returns void
+language plpgsql
+as $$
+begin
+    if not exists (select from disarray.moving_file as moving where moving.decision is not null) then
+        return;
+    end if;
+    -- Files first, as whoever decides about one does.
+    update disarray.file_info as file
+    set status = 'processed'
+    where
+        file.status = 'parked'
+        and file.source_uri in (
+            select moving.source_uri
+            from json_to_recordset(p_changes -> 'left') as done (dataset text, source_uri text)
+            inner join disarray.moving_file as moving
+                on
+                    moving.subject_key = p_subject_key
+                    and done.dataset = moving.dataset
+                    and done.source_uri = moving.source_uri
+            where moving.decision is not null
+        )
+        and not exists (select from disarray.list_quarantine(file.source_uri) as waiting);
+    delete from disarray.moving_file as moving
+    using json_to_recordset(p_changes -> 'left') as done (dataset text, source_uri text)
+    where
+        moving.subject_key = p_subject_key
+        and moving.dataset = done.dataset
+        and moving.source_uri = done.source_uri
+        and moving.decision is not null;
+end
+$$;
+comment on function disarray.end_decisions(text, json) is 'Decisions about earlier generations that a commit has carried out.';
 
 create function disarray.end_moves(p_subject_key text, p_changes json)
 returns void
@@ -130,7 +263,8 @@ begin
     where
         item.queue_id = done.queue_id
         and moving.source_uri = item.source_uri
-        and moving.is_arriving;
+        and moving.is_arriving
+        and moving.decision is null;
 end
 $$;
 comment on function disarray.end_moves(text, json) is 'Moves that end with a commit: what is to leave leaves with it, what is to come was read.';

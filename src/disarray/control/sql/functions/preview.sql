@@ -19,6 +19,8 @@ declare
     );
     v_after jsonb;
     v_shifted bigint := 0;
+    v_is_rebuild boolean;
+    v_changed bigint[];
     v_parts rollup[];
     v_buckets jsonb := '[]';
 begin
@@ -27,7 +29,8 @@ begin
     from subject_lock as lock
     where lock.subject_key = p_subject_key
     for update;
-    v_frontier_us := changed_from_us(p_subject_key, p_dataset);
+    v_changed := array(select changed.segment_us from changed_segments(p_subject_key, p_dataset) as changed);
+    v_frontier_us := (select min(changed.segment_us) from unnest(v_changed) as changed (segment_us));
     if v_frontier_us is not null then
         -- Done for real, by the very code of a commit, and undone at once: what is told is what would be.
         begin
@@ -47,7 +50,8 @@ begin
                     and part.subject_key = p_subject_key
                     and part.segment_us = any(v_touched)
             );
-            perform settle_version(p_subject_key, p_dataset);
+            v_is_rebuild := settle_version(p_subject_key, p_dataset);
+            perform settle_blocks(p_subject_key, p_dataset);
             perform put_segments(gen_random_uuid(), p_subject_key, p_dataset, p_dataset);
             with known as (
                 select part.*
@@ -87,7 +91,10 @@ begin
             into
                 v_shifted,
                 v_moved
-            from telemetry.shift_bases(v_name, p_subject_key, v_frontier_us, v_restates) as shifted;
+            from telemetry.shift_bases(
+                v_name, p_subject_key, v_frontier_us, v_restates,
+                case when not v_is_rebuild then v_changed end
+            ) as shifted;
             v_after := telemetry.final_totals(v_name, p_subject_key);
             if v_restates is not null then
                 v_spans := (

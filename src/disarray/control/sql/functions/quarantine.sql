@@ -62,7 +62,10 @@ from (
             late.dataset = known.dataset
             and late.subject_key = known.subject_key
             and late.segment_us = known.segment_us
-    where late.state = 'parked'
+    where
+        late.state = 'parked'
+        -- It is about to go with its file, and waits again when that is allowed.
+        and not exists (select from file_blacklist as listed where listed.source_uri = late.source_uri)
     group by
         late.source_uri,
         late.subject_key,
@@ -114,7 +117,8 @@ create function disarray.lock_quarantined(
     out dataset text,
     out why text,
     out readings bigint,
-    out part text
+    out part text,
+    out is_newest boolean
 )
 language plpgsql
 as $$
@@ -126,7 +130,18 @@ begin
     -- The order of every commit: the subject first, so that one that is under way has ended, then the file.
     perform
     from disarray.subject_lock as lock
-    where lock.subject_key = (select file.subject_key from disarray.file_info as file where file.source_uri = p_source_uri)
+    where lock.subject_key in (
+        select file.subject_key
+        from disarray.file_info as file
+        where file.source_uri = p_source_uri
+        union
+        select late.subject_key
+        from disarray.fragment as late
+        where
+            late.source_uri = p_source_uri
+            and late.state = 'parked'
+    )
+    order by lock.subject_key
     for update;
     perform
     from disarray.file_info as file
@@ -134,19 +149,35 @@ begin
     for update;
     begin
         select
-            waiting.subject_key,
-            waiting.dataset,
-            waiting.why,
-            waiting.readings,
-            waiting.part
+            (array_agg(waiting.subject_key order by waiting.is_newest desc, waiting.subject_key))[1],
+            (array_agg(waiting.dataset order by waiting.is_newest desc, waiting.subject_key))[1],
+            -- Of a file that was replaced, readings of several subjects may wait; only where all are sealed can nothing be done.
+            min(waiting.why),
+            sum(waiting.readings)::bigint,
+            waiting.part,
+            bool_or(waiting.is_newest)
         into strict
             lock_quarantined.subject_key,
             lock_quarantined.dataset,
             lock_quarantined.why,
             lock_quarantined.readings,
-            lock_quarantined.part
-        from disarray.list_quarantine(p_source_uri) as waiting
-        where p_part is null or waiting.part = p_part;
+            lock_quarantined.part,
+            lock_quarantined.is_newest
+        from (
+            select
+                listed.*,
+                not exists (
+                    select
+                    from disarray.earlier_homes(p_source_uri) as earlier
+                    where
+                        listed.part = 'readings'
+                        and earlier.dataset = listed.dataset
+                        and earlier.subject_key = listed.subject_key
+                ) as is_newest
+            from disarray.list_quarantine(p_source_uri) as listed
+        ) as waiting
+        where p_part is null or waiting.part = p_part
+        group by waiting.part;
     exception
         when no_data_found then
             raise exception 'nothing of file % is in quarantine%. Nothing was changed.',
@@ -170,6 +201,7 @@ set search_path = disarray, pg_temp
 as $$
 declare
     v_parked record;
+    v_queue_id bigint;
 begin
     perform check_decision(p_reason, p_by);
     select locked.*
@@ -187,11 +219,17 @@ begin
             'why', v_parked.why, 'readings', v_parked.readings, 'part', v_parked.part
         )
     );
-    -- A key for each part: two decisions about one file may be merged into one item.
-    return enqueue_request(
-        p_source_uri, v_parked.subject_key, 'release', p_by,
-        jsonb_build_object('release_' || v_parked.part, true, 'dataset', v_parked.dataset)
-    );
+    if v_parked.part = 'readings' then
+        v_queue_id := decide_elsewhere(p_source_uri, 'release');
+    end if;
+    if v_parked.is_newest then
+        -- A key for each part: two decisions about one file may be merged into one item.
+        v_queue_id := enqueue_request(
+            p_source_uri, v_parked.subject_key, 'release', p_by,
+            jsonb_build_object('release_' || v_parked.part, true, 'dataset', v_parked.dataset)
+        );
+    end if;
+    return v_queue_id;
 end
 $$;
 comment on function disarray.release_file(text, text, text, text) is

@@ -42,6 +42,9 @@ declare
     v_running integer;
     v_suspect_runs boolean;
     v_most_turns constant integer := least(p_max_subjects, p_limit);
+    v_backfill_waits boolean;
+    v_locks_expired boolean;
+    v_ranges_are_open boolean;
     v_turn_number bigint;
     v_held text[];
     v_kept text[];
@@ -70,37 +73,46 @@ begin
             'after 0 or more batches or seconds. Nothing was claimed.'
         using errcode = 'DA001';
     end if;
-    -- Whoever pauses the instance waits for claims that are under way, and those that come after see it.
-    perform
+    -- Whoever pauses the instance waits for claims that are under way, and those that come after see it. An instance that is to
+    -- claim nothing serves no subject: it leaves those that it holds as soon as nothing of them runs.
+    select case when state_of(known) = 'active' then known.subject_patterns else '{}' end
+    into v_patterns
     from instance as known
     where known.instance_name = p_instance_name
     for key share;
     v_incarnation := living_incarnation(p_instance_name, p_incarnation);
-    -- An instance that is to claim nothing serves no subject: it leaves those that it holds as soon as nothing of them runs.
-    select case when state_of(known) = 'active' then known.subject_patterns else '{}' end
-    into v_patterns
-    from instance as known
-    where known.instance_name = p_instance_name;
+    if v_patterns is null then
+        -- It registered with this call.
+        select known.subject_patterns
+        into v_patterns
+        from instance as known
+        where known.instance_name = p_instance_name;
+    end if;
+    -- What is seldom needed is only looked for, all at once: to begin with it costs ten times as much.
+    select
+        exists (select from subject as waiting where waiting.backfill_turn_at <= v_now),
+        exists (
+            select
+            from subject_lock as lock
+            inner join instance as known on lock.instance_name = known.instance_name
+            where
+                lock.lease_expires_at <= v_now
+                or known.incarnation <> lock.incarnation
+        ),
+        exists (select from dirty_range as open where open.resolved_at is null)
+    into v_backfill_waits, v_locks_expired, v_ranges_are_open;
     -- Turns are counted while the backfill lane has something, before any other lock: register_instance holds this row while
-    -- it waits for others.
-    update instance as known
-    set turn_count = known.turn_count + v_most_turns
-    where
-        known.instance_name = p_instance_name
-        and exists (select from subject as waiting where waiting.backfill_turn_at <= v_now)
-    returning known.turn_count - v_most_turns into v_turn_number;
-    -- Both are seldom needed, and to look is a tenth of what it takes to begin with them.
-    if exists (
-        select
-        from subject_lock as lock
-        inner join instance as known on lock.instance_name = known.instance_name
-        where
-            lock.lease_expires_at <= v_now
-            or known.incarnation <> lock.incarnation
-    ) then
+    -- it waits for others. What ran out may be of that lane, and is claimable again in this very call.
+    if v_backfill_waits or v_locks_expired then
+        update instance as known
+        set turn_count = known.turn_count + v_most_turns
+        where known.instance_name = p_instance_name
+        returning known.turn_count - v_most_turns into v_turn_number;
+    end if;
+    if v_locks_expired then
         perform reap_subjects(v_now);
     end if;
-    if exists (select from dirty_range as open where open.resolved_at is null) then
+    if v_ranges_are_open then
         perform queue_open_ranges(v_now);
     end if;
 
@@ -181,7 +193,9 @@ begin
                 end if;
             elsif hold_subject(v_turn.subject_key, p_instance_name, v_incarnation, v_is_held, v_now, v_lease_expires_at) then
                 v_line := case when v_first_is_suspect then v_line[1:1] else v_line end;
-                perform claim_items(v_turn.subject_key, v_turn.lane, v_line, v_now);
+                return query
+                select claimed.*
+                from claim_items(v_turn.subject_key, v_turn.lane, v_line, v_now) as claimed;
                 v_claimed := v_claimed || v_line;
                 v_served := v_served || v_turn.subject_key;
                 v_passed := v_passed || v_turn.subject_key;
@@ -189,7 +203,7 @@ begin
                 exit fetching when v_first_is_suspect;
             end if;
         end loop;
-        exit fetching when not v_found;
+        exit fetching when not v_found or cardinality(v_served) >= v_most_turns or cardinality(v_claimed) >= p_limit;
     end loop;
     -- What a turn of the backfill lane, or of a suspect, took the place of must not wait for this instance to come back to it.
     foreach v_subject in array v_held
@@ -198,28 +212,6 @@ begin
             perform leave_idle_subject(v_subject, p_instance_name, true);
         end if;
     end loop;
-
-    return query
-    select
-        item.queue_id,
-        item.source_uri,
-        item.subject_key,
-        item.reason::text,
-        item.metadata,
-        item.retry_count,
-        item.lease_expires_at,
-        item.fence,
-        item.dataset,
-        item.content_hash,
-        item.claimed_incarnation,
-        item.kind::text,
-        item.lane::text
-    from ingest_queue as item
-    where item.queue_id = any(v_claimed)
-    order by
-        item.subject_key,
-        item.available_at,
-        item.queue_id;
 end
 $$;
 comment on function disarray.fetch_items(text, integer, integer, bigint, integer, integer, integer) is
@@ -279,6 +271,34 @@ $$;
 comment on function disarray.subjects_to_stay_on(text, bigint, text[], timestamptz, integer, integer) is
     'Subjects that an instance holds, has live work on and need not give way on, their rows locked; the others are freed when '
     'nothing of them runs, and kept until then.';
+
+create function disarray.is_live_work_waiting(p_instance_name text)
+returns boolean
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select exists (
+    select
+    from instance as known
+    inner join subject as waiting on matches_pattern(waiting.subject_key, known.subject_patterns)
+    where
+        known.instance_name = p_instance_name
+        -- One that is paused finishes what it has: it could claim nothing in its place.
+        and state_of(known) = 'active'
+        and waiting.live_turn_at <= clock()
+        and not exists (
+            select
+            from subject_lock as lock
+            where
+                lock.subject_key = waiting.subject_key
+                and lock.instance_name <> p_instance_name
+        )
+)
+$$;
+comment on function disarray.is_live_work_waiting(text) is
+    'Whether an instance could claim something in the live lane now, or could if it let go of a subject that it holds.';
 
 create function disarray.backfill_turns()
 returns integer
@@ -507,27 +527,64 @@ create function disarray.claim_items(
     p_queue_ids bigint[],
     p_now timestamptz
 )
-returns void
+returns table (
+    queue_id bigint,
+    source_uri text,
+    subject_key text,
+    reason text,
+    metadata jsonb,
+    retry_count integer,
+    lease_expires_at timestamptz,
+    fence bigint,
+    dataset text,
+    content_hash text,
+    incarnation bigint,
+    kind text,
+    lane text
+)
 language plpgsql
 as $$
 begin
-    update disarray.ingest_queue as item
-    set
-        status = 'claimed',
-        claimed_by_instance_name = lock.instance_name,
-        claimed_incarnation = lock.incarnation,
-        fence = lock.fence,
-        claimed_at = p_now,
-        lease_expires_at = lock.lease_expires_at
-    from disarray.subject_lock as lock
-    where
-        lock.subject_key = p_subject_key
-        and item.queue_id = any(p_queue_ids);
+    return query
+    with claimed as (
+        update disarray.ingest_queue as item
+        set
+            status = 'claimed',
+            claimed_by_instance_name = lock.instance_name,
+            claimed_incarnation = lock.incarnation,
+            fence = lock.fence,
+            claimed_at = p_now,
+            lease_expires_at = lock.lease_expires_at
+        from disarray.subject_lock as lock
+        where
+            lock.subject_key = p_subject_key
+            and item.queue_id = any(p_queue_ids)
+        returning item.*
+    )
+
+    select
+        item.queue_id,
+        item.source_uri,
+        item.subject_key,
+        item.reason::text,
+        item.metadata,
+        item.retry_count,
+        item.lease_expires_at,
+        item.fence,
+        item.dataset,
+        item.content_hash,
+        item.claimed_incarnation,
+        item.kind::text,
+        item.lane::text
+    from claimed as item
+    order by
+        item.available_at,
+        item.queue_id;
     perform disarray.set_turns(p_subject_key, p_lane, p_now);
 end
 $$;
 comment on function disarray.claim_items(text, disarray.ingest_queue_lane, bigint[], timestamptz) is
-    'Mark items as claimed under the lock of their subject, and send the subject to the back of the line.';
+    'Mark items as claimed under the lock of their subject, and send the subject to the back of the line; the items, oldest first.';
 
 create function disarray.leave_idle_subject(p_subject_key text, p_instance_name text, p_is_held boolean)
 returns boolean

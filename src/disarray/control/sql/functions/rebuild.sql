@@ -85,17 +85,7 @@ as $$
 select
     exists (select from pending_rebuilds(p_dataset, p_subject_key)),
     is_rebuild_queued(p_dataset, p_subject_key),
-    (
-        select told.metadata ->> 'error'
-        from ingest_event as told
-        where
-            told.occurred_at >= p_since
-            and told.subject_key = p_subject_key
-            and told.event_type in ('failed', 'dead_letter')
-            and told.metadata ->> 'kind' = 'rebuild'
-        order by told.occurred_at desc
-        limit 1
-    )
+    newest_failure(p_subject_key, 'rebuild', p_since)
 $$;
 comment on function disarray.rebuild_progress(text, text, timestamptz) is
     'Whether a subject still waits for the definition in force, whether an order that moves it is queued, and why one failed since an instant.';

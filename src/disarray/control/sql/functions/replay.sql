@@ -117,26 +117,57 @@ where
 $$;
 comment on function disarray.load_span_summaries(text, text, bigint, bigint) is 'Summaries and bases of the segments that start in a span.';
 
+create function disarray.blocks_up_to(p_piece disarray.segment_summary)
+returns json
+language sql
+stable
+as $$
+-- A block whose end changes is carried on from the one before it: its own base is not what the fold begins with.
+select coalesce(json_agg(row_to_json(known)), '[]')
+from (
+    select own.*
+    from disarray.metric_block as own
+    where
+        own.dataset = p_piece.dataset
+        and own.subject_key = p_piece.subject_key
+        and own.metric = p_piece.metric
+        and own.channel = p_piece.channel
+        and own.block_us <= p_piece.block_us
+    order by own.block_us desc
+    limit 2
+) as known
+$$;
+comment on function disarray.blocks_up_to(disarray.segment_summary) is 'The block of a piece, and the one before it.';
+
 create function disarray.load_last_summaries(p_dataset text, p_subject_key text, p_before_us bigint)
-returns setof disarray.segment_metric
+returns table (metric text, channel text, segment_us bigint, summary json, blocks json)
 language sql
 stable
 security definer
 set search_path = disarray, pg_temp
 as $$
-select distinct on (summary.metric, summary.channel) summary.*
-from segment_metric as summary
-where
-    summary.dataset = p_dataset
-    and summary.subject_key = p_subject_key
-    and summary.segment_us < p_before_us
-order by
-    summary.metric,
-    summary.channel,
-    summary.segment_us desc,
-    summary.piece desc
+select
+    last.metric,
+    last.channel,
+    last.segment_us,
+    row_to_json(last),
+    blocks_up_to(last)
+from (
+    select distinct on (known.metric, known.channel) known.*
+    from segment_summary as known
+    where
+        known.dataset = p_dataset
+        and known.subject_key = p_subject_key
+        and known.segment_us < p_before_us
+    order by
+        known.metric,
+        known.channel,
+        known.segment_us desc,
+        known.piece desc
+) as last
 $$;
-comment on function disarray.load_last_summaries(text, text, bigint) is 'The last piece of each series before a point: what the bases behind it are carried on from.';
+comment on function disarray.load_last_summaries(text, text, bigint) is
+    'The last piece of each series before a point, its block and the one before that: what the bases behind it are carried on from.';
 
 create function disarray.load_span_rollup_parts(p_dataset text, p_subject_key text, p_from_us bigint, p_to_us bigint)
 returns setof disarray.rollup
@@ -154,8 +185,15 @@ where
 $$;
 comment on function disarray.load_span_rollup_parts(text, text, bigint, bigint) is 'What the segments that start in a span contribute to buckets.';
 
-create function disarray.carry_bases(p_dataset text, p_metrics json, p_frontier_us bigint, p_pieces json)
-returns setof disarray.segment_metric
+create function disarray.carry_bases(
+    p_dataset text,
+    p_subject_key text,
+    p_metrics json,
+    p_frontier_us bigint,
+    p_pieces json,
+    p_blocks json default '[]'
+)
+returns table (carried disarray.segment_metric, summary json, blocks json)
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
@@ -164,11 +202,28 @@ declare
     -- Of nobody: no reader and no worker ever asks for it.
     v_subject constant text := 'replay ' || gen_random_uuid();
     v_now constant timestamptz := clock();
-    v_piece segment_metric;
+    -- Of a subject that nothing is stored of there is nothing to compare with either.
+    v_block_length_us constant bigint := coalesce(
+        (
+            select made.block_length_us
+            from subject_version as made
+            where
+                made.subject_key = p_subject_key
+                and made.dataset = p_dataset
+        ),
+        1
+    );
+    v_piece segment_summary;
+    v_block metric_block;
     v_carried segment_metric[];
+    v_summaries json[];
+    v_blocks json[];
 begin
     v_piece.dataset := p_dataset;
     v_piece.subject_key := v_subject;
+    v_piece.block_us := 0;
+    v_block.dataset := p_dataset;
+    v_block.subject_key := v_subject;
     begin
         insert into dataset_version (dataset, parse_version, scan_version, definition, registered_at, in_force_since, superseded_at)
         values (p_dataset, v_subject, v_subject, '{}', v_now, v_now, v_now);
@@ -184,33 +239,70 @@ begin
             declared.unit
         from json_to_recordset(p_metrics)
             as declared (name text, kind text, method text, max_gap_us bigint, is_integer boolean, unit text);
-        insert into subject_version (subject_key, dataset, parse_version, scan_version)
-        values (v_subject, p_dataset, v_subject, v_subject);
+        insert into subject_version (subject_key, dataset, parse_version, scan_version, block_length_us)
+        values (v_subject, p_dataset, v_subject, v_subject, v_block_length_us);
         -- json, not jsonb: the text of a float is kept, and with it the sign of a zero.
-        insert into segment_metric
+        insert into segment_summary
         select given.*
         from json_populate_recordset(v_piece, p_pieces) as given;
+        update segment_summary as given
+        set block_us = telemetry.block_of(given.segment_us, v_block_length_us)
+        where
+            given.dataset = p_dataset
+            and given.subject_key = v_subject;
+        insert into metric_block
+        select given.*
+        from json_populate_recordset(v_block, p_blocks) as given;
         perform telemetry.shift_bases(p_dataset, v_subject, p_frontier_us, null);
-        v_carried := array(
-            select carried
-            from segment_metric as carried
+        select
+            array_agg(made.piece),
+            array_agg(case when made.is_last then row_to_json(own) end),
+            array_agg(case when made.is_last then blocks_up_to(own) end)
+        into
+            v_carried,
+            v_summaries,
+            v_blocks
+        from (
+            select
+                known as piece,
+                known.metric,
+                known.channel,
+                known.segment_us,
+                known.piece as number,
+                lead(known.segment_us) over (
+                    partition by known.metric, known.channel
+                    order by known.segment_us, known.piece
+                ) is null as is_last
+            from segment_metric as known
             where
-                carried.dataset = p_dataset
-                and carried.subject_key = v_subject
-                and carried.segment_us >= p_frontier_us
-        );
+                known.dataset = p_dataset
+                and known.subject_key = v_subject
+                and known.segment_us >= p_frontier_us
+        ) as made
+        inner join segment_summary as own
+            on
+                own.dataset = p_dataset
+                and own.subject_key = v_subject
+                and made.metric = own.metric
+                and made.channel = own.channel
+                and made.segment_us = own.segment_us
+                and made.number = own.piece;
         raise sqlstate 'DA099';
     -- Caught here, it undoes the block and reaches nobody.
     exception when sqlstate 'DA099' then
         null;
     end;
     return query
-    select carried.*
-    from unnest(v_carried) as carried;
+    select
+        v_carried[place.number],
+        v_summaries[place.number],
+        v_blocks[place.number]
+    from generate_subscripts(v_carried, 1) as place (number);
 end
 $$;
-comment on function disarray.carry_bases(text, json, bigint, json) is
-    'The bases of these pieces from a frontier on, by the arithmetic of a commit: pieces before it are what they are carried on from. '
+comment on function disarray.carry_bases(text, text, json, bigint, json, json) is
+    'The bases of these pieces of a subject from a frontier on, by the arithmetic of a commit: pieces before it, and their blocks, are what '
+    'they are carried on from, and with the last piece of each series both come back. '
     'All of it happens under a subject of nobody in a transaction that is undone: nothing is left, and nobody waits.';
 
 create function disarray.list_backfill_findings(p_job_id bigint, p_limit integer default 100)

@@ -63,11 +63,11 @@ begin
     return (
         select coalesce(
             sum(put_side_effect(
-                told.hook_name, p_cause::hook_cause, p_subject_key, p_dataset, p_occasion, p_summary, p_details
+                asking.hook_name, p_cause::hook_cause, p_subject_key, p_dataset, p_occasion, p_summary, p_details
             )),
             0
         )
-        from hooks_of(p_cause::hook_cause, p_subject_key, p_dataset) as told
+        from hooks_of(p_cause::hook_cause, p_subject_key, p_dataset) as asking
     );
 end
 $$;
@@ -134,11 +134,11 @@ as $$
 declare
     v_most_spans constant integer := 100;
     v_most_uris constant integer := 20;
-    v_told record;
+    v_hook record;
     v_larger bigint;
     v_spans jsonb;
 begin
-    for v_told in
+    for v_hook in
         select
             listed.hook_name,
             listed.larger_than
@@ -162,11 +162,11 @@ begin
             from disarray.restatement as span
             where
                 span.restatement_id = any(p_restatement_ids)
-                and disarray.is_larger(span, coalesce(v_told.larger_than -> span.metric, v_told.larger_than -> '*'))
+                and disarray.is_larger(span, coalesce(v_hook.larger_than -> span.metric, v_hook.larger_than -> '*'))
         ) as larger;
         if v_larger > 0 then
             perform disarray.put_side_effect(
-                v_told.hook_name,
+                v_hook.hook_name,
                 'restatement',
                 p_subject_key,
                 p_dataset,
@@ -333,10 +333,10 @@ set timezone = 'UTC'
 as $$
 declare
     v_now constant timestamptz := clock();
-    v_told hook;
+    v_hook hook;
     v_noted integer := 0;
 begin
-    for v_told in
+    for v_hook in
         select living.*
         from hook as living
         where
@@ -349,12 +349,12 @@ begin
     loop
         update hook as looked
         set checked_at = v_now
-        where looked.hook_name = v_told.hook_name;
-        if v_told.no_data_since is not null then
-            v_noted := v_noted + note_silence(v_told, v_now);
+        where looked.hook_name = v_hook.hook_name;
+        if v_hook.no_data_since is not null then
+            v_noted := v_noted + note_silence(v_hook, v_now);
         end if;
-        if v_told.stale_longer_than is not null then
-            v_noted := v_noted + note_staleness(v_told, v_now);
+        if v_hook.stale_longer_than is not null then
+            v_noted := v_noted + note_staleness(v_hook, v_now);
         end if;
     end loop;
     return v_noted;

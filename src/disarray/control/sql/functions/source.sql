@@ -47,17 +47,7 @@ begin
     if not found
         or v_state.paused_at is not null
         or (v_state.next_pull_at > v_now and not coalesce(p_is_asked_for, false))
-        or (
-            v_state.lease_expires_at > v_now
-            -- A holder that was started again since holds nothing.
-            and exists (
-                select
-                from instance as known
-                where
-                    known.instance_name = v_state.instance_name
-                    and known.incarnation = v_state.incarnation
-            )
-        )
+        or is_held(v_state.instance_name, v_state.incarnation, v_state.lease_expires_at, v_now)
     then
         return;
     end if;

@@ -360,8 +360,8 @@ begin
         notices = (
             select coalesce(jsonb_agg(distinct kept.notice), '[]')
             from (
-                select told.notice
-                from jsonb_array_elements(load.notices || coalesce(p_notices, '[]')) as told (notice)
+                select given.notice
+                from jsonb_array_elements(load.notices || coalesce(p_notices, '[]')) as given (notice)
                 limit 100
             ) as kept
         ),

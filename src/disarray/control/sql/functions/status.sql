@@ -89,7 +89,9 @@ begin
                     and not exists (
                         select
                         from instance as known
-                        where matches_pattern(waiting.subject_key, known.subject_patterns)
+                        where
+                            is_worker(known)
+                            and matches_pattern(waiting.subject_key, known.subject_patterns)
                     )
                 order by waiting.subject_key
                 limit 1000
@@ -172,6 +174,17 @@ with waiting as (
         file.status = 'processed'
         and (file.metadata -> 'lines' ->> 'kept')::bigint = 0
         and (file.metadata -> 'lines' ->> 'rejected')::bigint > 0
+    union all
+    select
+        'headerless',
+        file.source_uri,
+        file.subject_key,
+        file.last_seen_at,
+        file.metadata -> 'lines' ->> 'preamble'
+    from file_info as file
+    where
+        file.status = 'processed'
+        and (file.metadata -> 'lines' ->> 'has_header')::boolean is false
 )
 
 select
@@ -199,7 +212,8 @@ order by
 $$;
 comment on function disarray.list_waiting(integer) is
     'Everything that is not in and waits for somebody, the oldest of each kind: parked, failed (a dead letter), retrying '
-    '(queued again after a failure), queued, rejected (read, and every row of it was refused: message is how many). '
+    '(queued again after a failure), queued, rejected (read, and every row of it was refused: message is how many), headerless '
+    '(read, and none of its lines is a header: message is how many). '
     'files counts all of a kind.';
 
 create function disarray.current_us()

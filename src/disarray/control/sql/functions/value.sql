@@ -62,7 +62,7 @@ begin
     with recursive channels as (
         (
             select known.channel
-            from segment_metric as known
+            from segment_summary as known
             where
                 known.dataset = p_dataset
                 and known.subject_key = p_subject_key
@@ -74,7 +74,7 @@ begin
         union all
         select (
             select known.channel
-            from segment_metric as known
+            from segment_summary as known
             where
                 known.dataset = p_dataset
                 and known.subject_key = p_subject_key
@@ -96,13 +96,57 @@ begin
         where p_channel is not null
     )
 
-    select summary.*
+    -- As the view segment_metric has it. Of a block a plan without statistics would read all of its series, and filter.
+    select
+        found.dataset,
+        found.subject_key,
+        found.metric,
+        found.channel,
+        found.segment_us,
+        found.piece,
+        found.readings,
+        found.points,
+        found.total_float,
+        found.total_int,
+        found.first_us,
+        found.first_float,
+        found.first_int,
+        found.first_break,
+        found.first_reset,
+        found.last_us,
+        found.last_float,
+        found.last_int,
+        found.last_break,
+        found.last_reset,
+        telemetry.carried_float(
+            block.kind, found.is_carried,
+            case when found.points = 0 and found.prior_us is null then block.before_float else block.base_float end, found.base_float
+        ),
+        telemetry.carried_int(
+            block.kind, found.is_carried,
+            case when found.points = 0 and found.prior_us is null then block.before_int else block.base_int end, found.base_int
+        ),
+        telemetry.carried_float(
+            block.kind, found.is_carried,
+            case when found.prior_us is null then block.before_float else block.base_float end, found.before_float
+        ),
+        telemetry.carried_int(
+            block.kind, found.is_carried,
+            case when found.prior_us is null then block.before_int else block.base_int end, found.before_int
+        ),
+        case when found.is_carried and found.prior_us is null then block.prior_us else found.prior_us end,
+        case when found.is_carried and found.prior_us is null then block.prior_float else found.prior_float end,
+        case when found.is_carried and found.prior_us is null then block.prior_int else found.prior_int end,
+        case when found.is_carried and found.prior_us is null then block.prior_break else found.prior_break end,
+        found.first_reading_us,
+        found.last_reading_us,
+        found.reset_us
     from wanted
     cross join lateral (
         select coalesce(
             (
                 select entered.segment_us
-                from segment_metric as entered
+                from segment_summary as entered
                 where
                     entered.dataset = p_dataset
                     and entered.subject_key = p_subject_key
@@ -121,19 +165,30 @@ begin
         ) as first_us
     ) as span
     cross join lateral (
-        select found.*
-        from segment_metric as found
+        select own.*
+        from segment_summary as own
         where
-            found.dataset = p_dataset
-            and found.subject_key = p_subject_key
-            and found.metric = p_metric
-            and found.channel = wanted.channel
-            and found.segment_us >= span.first_us
-            and found.segment_us <= p_to_us
+            own.dataset = p_dataset
+            and own.subject_key = p_subject_key
+            and own.metric = p_metric
+            and own.channel = wanted.channel
+            and own.segment_us >= span.first_us
+            and own.segment_us <= p_to_us
         order by
-            found.segment_us,
-            found.piece
-    ) as summary;
+            own.segment_us,
+            own.piece
+    ) as found
+    left join lateral (
+        select own.*
+        from metric_block as own
+        where
+            own.dataset = p_dataset
+            and own.subject_key = p_subject_key
+            and own.metric = p_metric
+            and own.channel = wanted.channel
+            and own.block_us = found.block_us
+        limit 1
+    ) as block on true;
 end
 $$;
 comment on function disarray.load_bases(text, text, text, bigint, bigint, text) is
@@ -144,7 +199,8 @@ create function disarray.load_rollup(
     p_subject_key text,
     p_rollup text,
     p_from_us bigint,
-    p_to_us bigint
+    p_to_us bigint,
+    p_channel text default null
 )
 returns setof disarray.rollup
 language sql
@@ -152,33 +208,110 @@ stable
 security definer
 set search_path = disarray, pg_temp
 as $$
-select part.*
-from rollup as part
-where
-    part.dataset = p_dataset
-    and part.subject_key = p_subject_key
-    and part.rollup = p_rollup
-    -- Blocks outside the span are not opened.
-    and part.segment_us = any(array(
-        select block.segment_us
-        from rollup_block as block
+select
+    block.dataset,
+    block.subject_key,
+    block.rollup,
+    aggregate.name as aggregate,
+    part.channel,
+    part.bucket_us,
+    block.segment_us,
+    part.bucket_end_us,
+    part.label,
+    part.points,
+    part.value_float,
+    part.value_int,
+    part.at_us,
+    part.pivot,
+    part.offset_sum,
+    part.offset_square_sum
+from rollup_block as block
+cross join lateral (
+    -- A channel's buckets lie together: of a thousand channels, the parts of one are cut out before they become rows.
+    select
+        cardinality(block.channels) as places,
+        span.first_place,
+        span.last_place,
+        block.channels[span.first_place:span.last_place] as channels,
+        block.buckets_us[span.first_place:span.last_place] as buckets_us,
+        block.bucket_ends_us[span.first_place:span.last_place] as bucket_ends_us,
+        block.labels[span.first_place:span.last_place] as labels
+    from array_positions(block.channels, p_channel) as own (places)
+    cross join lateral (
+        select
+            case when p_channel is null then 1 else own.places[1] end as first_place,
+            case when p_channel is null then cardinality(block.channels) else own.places[cardinality(own.places)] end as last_place
+    ) as span
+    where not block.is_grid
+    union all
+    select
+        cardinality(block.channels) * cardinality(block.buckets_us),
+        min(place.number)::integer,
+        max(place.number)::integer,
+        array_agg(place.channel),
+        array_agg(place.bucket_us),
+        array_agg(place.bucket_end_us),
+        array_agg(place.label)
+    from (
+        select
+            (channel.place - 1) * cardinality(block.buckets_us) + bucket.place as number,
+            channel.name as channel,
+            bucket.bucket_us,
+            bucket.bucket_end_us,
+            bucket.label
+        from unnest(block.channels) with ordinality as channel (name, place)
+        cross join unnest(block.buckets_us, block.bucket_ends_us, block.labels)
+            with ordinality as bucket (bucket_us, bucket_end_us, label, place)
         where
-            block.dataset = p_dataset
-            and block.subject_key = p_subject_key
-            and block.rollup = p_rollup
-            and block.first_bucket_us < p_to_us
-            and block.last_bucket_end_us > p_from_us
-    ))
+            block.is_grid
+            and (p_channel is null or channel.name = p_channel)
+        order by
+            channel.place,
+            bucket.place
+    ) as place
+    having count(*) > 0
+    offset 0
+) as size
+cross join lateral unnest(block.aggregates) with ordinality as aggregate (name, place)
+cross join lateral (
+    select
+        (aggregate.place::integer - 1) * size.places as before,
+        -- All aggregates have the same where there are no more than places.
+        (aggregate.place::integer - 1) * size.places % cardinality(block.points) as points_before
+) as skipped
+cross join lateral unnest(
+    size.channels,
+    size.buckets_us,
+    size.bucket_ends_us,
+    size.labels,
+    block.points[skipped.points_before + size.first_place:skipped.points_before + size.last_place],
+    block.values_float[skipped.before + size.first_place:skipped.before + size.last_place],
+    block.values_int[skipped.before + size.first_place:skipped.before + size.last_place],
+    block.ats_us[skipped.before + size.first_place:skipped.before + size.last_place],
+    block.pivots[skipped.before + size.first_place:skipped.before + size.last_place],
+    block.offset_sums[skipped.before + size.first_place:skipped.before + size.last_place],
+    block.offset_square_sums[skipped.before + size.first_place:skipped.before + size.last_place]
+) as part (
+    channel, bucket_us, bucket_end_us, label, points, value_float, value_int, at_us, pivot, offset_sum, offset_square_sum
+)
+where
+    block.dataset = p_dataset
+    and block.subject_key = p_subject_key
+    and block.rollup = p_rollup
+    -- Blocks outside the span are not opened.
+    and block.first_bucket_us < p_to_us
+    and block.last_bucket_end_us > p_from_us
     and part.bucket_us < p_to_us
     and part.bucket_end_us > p_from_us
+    and (p_channel is null or part.channel = p_channel)
 order by
     part.channel,
     part.bucket_us,
-    part.aggregate,
-    part.segment_us
+    aggregate.name,
+    block.segment_us
 $$;
-comment on function disarray.load_rollup(text, text, text, bigint, bigint) is
-    'Parts of the buckets that overlap a span; those of one bucket are merged in the order of their segments.';
+comment on function disarray.load_rollup(text, text, text, bigint, bigint, text) is
+    'Parts of the buckets of one channel or of all that overlap a span; those of one bucket are merged in the order of their segments.';
 
 create function disarray.list_restatements(
     p_subject_key text default null,

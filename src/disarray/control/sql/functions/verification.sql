@@ -55,7 +55,22 @@ where summary.subject_key = p_subject_key
 $$;
 comment on function disarray.load_subject_summaries(text) is 'Every summary and base of a subject, in every dataset.';
 
-create function disarray.load_subject_rollup_parts(p_subject_key text)
+create function disarray.list_rollup_segments(p_subject_key text)
+returns table (dataset text, segment_us bigint)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select distinct
+    block.dataset,
+    block.segment_us
+from rollup_block as block
+where block.subject_key = p_subject_key
+$$;
+comment on function disarray.list_rollup_segments(text) is 'The segments of a subject that contribute to any bucket, in every dataset.';
+
+create function disarray.load_subject_rollup_parts(p_subject_key text, p_segments bigint[] default null)
 returns setof disarray.rollup
 language sql
 stable
@@ -64,9 +79,13 @@ set search_path = disarray, pg_temp
 as $$
 select part.*
 from rollup as part
-where part.subject_key = p_subject_key
+where
+    part.subject_key = p_subject_key
+    -- The blocks of other segments are not opened.
+    and (p_segments is null or part.segment_us = any(p_segments))
 $$;
-comment on function disarray.load_subject_rollup_parts(text) is 'Every part of every bucket of a subject, in every dataset.';
+comment on function disarray.load_subject_rollup_parts(text, bigint[]) is
+    'Every part of every bucket of a subject, in every dataset; of some segments where they are given.';
 
 create function disarray.load_rejected_positions(p_subject_key text, p_reason text)
 returns table (source_uri text, "position" bigint)

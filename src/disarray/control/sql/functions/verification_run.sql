@@ -1,7 +1,9 @@
 -- Runs of `verify`: what they are to cover, and what is known of each subject since.
 
 create function disarray.list_verified_subjects(p_subject_key text default null)
-returns table (subject_key text, readings bigint, verified_at timestamptz, verification_id uuid, verdict text)
+returns table (
+    subject_key text, readings bigint, verified_at timestamptz, wholly_verified_at timestamptz, verification_id uuid, verdict text
+)
 language sql
 stable
 security definer
@@ -26,11 +28,12 @@ select
     known.subject_key,
     sum(known.readings)::bigint,
     noted.verified_at,
+    noted.wholly_verified_at,
     noted.verification_id,
     noted.verdict
 from known
 left join subject_verification as noted on known.subject_key = noted.subject_key
-group by known.subject_key, noted.verified_at, noted.verification_id, noted.verdict
+group by known.subject_key, noted.verified_at, noted.wholly_verified_at, noted.verification_id, noted.verdict
 order by known.subject_key
 $$;
 comment on function disarray.list_verified_subjects(text) is
@@ -122,12 +125,33 @@ language sql
 security definer
 set search_path = disarray, pg_temp
 as $$
-with given as (
+with part as (
+    select exists (
+        select
+        from verification as run
+        where
+            run.verification_id = p_verification_id
+            and run.selection ?| array['since', 'sample', 'dataset']
+    ) as is_part
+),
+
+given as (
     select
         p_subject_key as subject_key,
-        p_verdict as verdict,
+        -- A part that is as it should be takes nothing back from a whole that was, and makes no whole.
+        case
+            when p_verdict = 'identical' and part.is_part and not exists (
+                select
+                from subject_verification as former
+                where
+                    former.subject_key = p_subject_key
+                    and former.verdict = 'identical'
+            ) then 'identical_in_part'
+            else p_verdict
+        end as verdict,
         p_finding_count as finding_count,
         p_findings as findings
+    from part
     union all
     -- What was left out of this run may be what differed: only one that leaves nothing out takes that back.
     select
@@ -140,32 +164,29 @@ with given as (
         former.subject_key = p_subject_key
         and former.verdict = 'different'
         and p_verdict <> 'different'
-        and exists (
-            select
-            from verification as run
-            where
-                run.verification_id = p_verification_id
-                and run.selection ?| array['since', 'sample', 'dataset']
-        )
+        and (select part.is_part from part)
 )
 
 insert into subject_verification as noted (
-    subject_key, verification_id, verified_at, verdict, readings, finding_count, findings
+    subject_key, verification_id, verified_at, wholly_verified_at, verdict, readings, finding_count, findings
 )
 select
     given.subject_key,
     p_verification_id,
     clock(),
+    case when not part.is_part then clock() end,
     given.verdict,
     p_readings,
     given.finding_count,
     given.findings
 from given
+cross join part
 order by given.verdict = 'different' desc
 limit 1
 on conflict (subject_key) do update set
     verification_id = excluded.verification_id,
     verified_at = excluded.verified_at,
+    wholly_verified_at = coalesce(excluded.wholly_verified_at, noted.wholly_verified_at),
     verdict = excluded.verdict,
     readings = excluded.readings,
     finding_count = excluded.finding_count,
@@ -173,7 +194,7 @@ on conflict (subject_key) do update set
 $$;
 comment on function disarray.note_subject_verification(uuid, text, text, bigint, bigint, jsonb) is
     'Write down what a verification found out about one subject; what an earlier one did is replaced. That a subject differs is taken '
-    'back only by a run that leaves nothing of it out.';
+    'back, and that it is identical is said, only by a run that leaves nothing of it out.';
 
 create function disarray.end_verification(p_verification_id uuid)
 returns void
@@ -195,6 +216,7 @@ returns table (
     verified_subjects bigint,
     unverified_subjects bigint,
     oldest_verified_at timestamptz,
+    partly_verified_subjects bigint,
     different_subjects bigint,
     unproven_subjects bigint,
     not_final_subjects bigint,
@@ -218,7 +240,8 @@ with newest as (
 noted as (
     select
         count(*) as subjects,
-        min(own.verified_at) as oldest_at,
+        min(coalesce(own.wholly_verified_at, own.verified_at)) as oldest_at,
+        count(*) filter (where own.verdict = 'identical_in_part') as identical_in_part,
         count(*) filter (where own.verdict = 'different') as different,
         count(*) filter (where own.verdict = 'unproven') as unproven,
         count(*) filter (where own.verdict = 'not_final') as not_final
@@ -233,6 +256,7 @@ select
     noted.subjects,
     (select count(*) from subject) - noted.subjects,
     noted.oldest_at,
+    noted.identical_in_part,
     noted.different,
     noted.unproven,
     noted.not_final,
@@ -247,4 +271,5 @@ from noted
 left join newest on true
 $$;
 comment on function disarray.verification_state() is
-    'The newest verification, how many subjects were ever verified and how many not, how many are not as the files say, and the first of these.';
+    'The newest verification, how many subjects were ever verified and how many not, how many of these only in part, how many are not as the '
+    'files say, and the first of those. The oldest counts from when a subject was last verified whole, if it ever was.';

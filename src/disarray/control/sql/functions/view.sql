@@ -326,17 +326,7 @@ begin
         where
             due.name = v_candidate
             and due.due_at <= v_now
-            and not (
-                due.lease_expires_at > v_now
-                -- A holder that was started again since holds nothing.
-                and exists (
-                    select
-                    from instance as holder
-                    where
-                        holder.instance_name = due.instance_name
-                        and holder.incarnation = due.incarnation
-                )
-            )
+            and not is_held(due.instance_name, due.incarnation, due.lease_expires_at, v_now)
         for update skip locked;
         continue when not found or not view_is_stale(v_candidate);
         return query

@@ -1,4 +1,4 @@
-"""Secrets of hooks, read whenever they are needed: what was changed counts from the next message on."""
+"""Secrets by reference, read whenever they are needed: what was changed counts from the next time on."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 _LARGEST = 65_536
 
 
-def reveal(source: SecretSource) -> str:
+def read_secret(source: SecretSource) -> str:
     """The secret, without the line end that editors add; `ConfigError` names what is missing, and no secret."""
     if source.env:
         secret = os.environ.get(source.env, "")
     else:
         try:
-            with Path(source.file).open(encoding="utf-8") as stream:
+            with Path(source.file).expanduser().open(encoding="utf-8") as stream:
                 secret = stream.read(_LARGEST + 1)
         except (OSError, UnicodeDecodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else "not UTF-8"
