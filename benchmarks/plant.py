@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from disarray.control import connections, definitions, events, files, instances, migrations
+from disarray.control import connections, events, files, instances, migrations
 from disarray.control.files import Notification
 from disarray.engine.jobs.read_job import read_files
 from disarray.engine.jobs.scan_job import SegmentScan, scan_segments
@@ -20,6 +20,7 @@ from disarray.model.fragments import FragmentEntry
 from disarray.model.scan_units import ScanUnit
 from disarray.model.uris import file_uri
 from disarray.store.lake import Lake
+from disarray.store.registering import register
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.workplace import Workplace
 
@@ -90,7 +91,7 @@ def open_plant(server: Server, folder: Path, description: str, *, runner: Runner
             migrations.migrate(connection)
         with connections.open_pool(dsn) as pool:
             with pool.connection() as connection:
-                definitions.register_dataset(connection, dataset)
+                register(connection, dataset)
                 events.provision_event_partitions(connection)
                 holder = instances.register_instance(connection, "Bench")
             lake = Lake(folder / f"lake-{uuid.uuid4().hex[:8]}")
