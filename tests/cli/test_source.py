@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from disarray.cli.support.source_resync import LONGEST_NAME, job_name
 from tests.sources.table_history import DESCRIPTION, WATERMARKS, make_table, reader_url
 
 if TYPE_CHECKING:
@@ -132,3 +133,12 @@ def test_a_resync_is_planned_begun_once_and_waits_for_the_workers(run: Run, proj
     assert jobs == 1
     assert run("backfill", "cancel", "1", "--reason", "later").returncode == 0
     assert "waits for the workers" in ran(run, "resync", "historian", "--allow-deletes")
+
+
+def test_sources_whose_long_names_begin_alike_have_resyncs_of_their_own() -> None:
+    assert job_name("historian") == "resync_historian"
+    first, second = (
+        job_name("historian_of_the_building_with_a_long_name_" * 2 + end) for end in ("one_side", "other")
+    )
+    assert first != second
+    assert max(len(first), len(second)) <= LONGEST_NAME

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from disarray.backfill.job_file import parse_spec
@@ -46,8 +47,17 @@ def start_resync(
 def _spec(config: Config, source: TableSource, *, allow_deletes: bool) -> BackfillSpec:
     """One of a name is under way at a time, and so is one resync of a source."""
     content = {
-        "name": f"resync_{source.name}"[:LONGEST_NAME],
+        "name": job_name(source.name),
         "kind": "resync",
         "resync": {"source": source.name, "deletes": "allow" if allow_deletes else "refuse"},
     }
     return parse_spec(content, shown="source resync", config=config)
+
+
+def job_name(source: str) -> str:
+    """The name of a source's job; where it is too long, what tells it from others that begin alike ends it."""
+    whole = f"resync_{source}"
+    if len(whole) <= LONGEST_NAME:
+        return whole
+    mark = f"_{hashlib.sha256(source.encode()).hexdigest()[:8]}"
+    return whole[: LONGEST_NAME - len(mark)] + mark
