@@ -1,4 +1,4 @@
-"""Commands of the product, each a process that is forked from one that has imported everything and done nothing.
+"""Commands of the product, and functions, each a process forked from one that imported everything and did nothing.
 
 From the fork on it is the command: with a pid, a session, an environment, streams and an exit code of its own. Hundreds
 of tests cannot afford a start from nothing each; what that does is tested in tests/cli/test_main.py.
@@ -20,27 +20,29 @@ from disarray import failpoints
 
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
 
-class ForkedCommand:
-    """One command, from its start to whatever ends it; named as in `subprocess.Popen` what it has in common with it."""
+class Forked:
+    """A function in a process, from its start to whatever ends it; named as in `subprocess.Popen` what both have."""
 
     def __init__(
         self,
-        *arguments: str,
-        project: Path,
+        life: Callable[..., object],
+        *arguments: object,
         environment: Mapping[str, str],
-        stdout: int,
-        stderr: int,
+        project: Path | None = None,
+        stdout: int = 1,
+        stderr: int = 2,
         clock_ahead: float = 0,
     ) -> None:
         self.arguments = arguments
         _start_server()
+        given = (dict(environment), None if project is None else str(project), _Open(stdout), _Open(stderr))
         self._process = multiprocessing.get_context("forkserver").Process(
             target=_become,
-            args=(arguments, str(project), dict(environment), _Open(stdout), _Open(stderr), clock_ahead),
+            args=(life, arguments, *given, clock_ahead),
             daemon=True,  # gone at the latest with the test process
         )
         self._process.start()
@@ -63,7 +65,7 @@ class ForkedCommand:
         """Wait until it ends by itself."""
         self._process.join(timeout)
         if self._process.exitcode is None:
-            raise subprocess.TimeoutExpired(["disarray", *self.arguments], timeout)
+            raise subprocess.TimeoutExpired([str(each) for each in self.arguments], timeout)
         return self._process.exitcode
 
     def send_signal(self, number: signal.Signals) -> None:
@@ -75,6 +77,43 @@ class ForkedCommand:
         if self._process.exitcode is None:
             self._process.kill()
             self._process.join(30)
+
+
+class ForkedCommand(Forked):
+    """One command, named by its arguments."""
+
+    def __init__(
+        self,
+        *arguments: str,
+        project: Path,
+        environment: Mapping[str, str],
+        stdout: int,
+        stderr: int,
+        clock_ahead: float = 0,
+    ) -> None:
+        super().__init__(
+            _run_command,
+            *arguments,
+            environment=environment,
+            project=project,
+            stdout=stdout,
+            stderr=stderr,
+            clock_ahead=clock_ahead,
+        )
+
+
+def begin_life(life: Callable[..., object], *arguments: object, **armed: str) -> Forked:
+    """A process that does nothing but this function of a module, with what is armed in its environment."""
+    return Forked(life, *arguments, environment={**plain_environment(), **armed})
+
+
+def live(life: Callable[..., object], *arguments: object, **armed: str) -> int:
+    """The same, from its start to its end: its exit code, negative for a signal."""
+    process = begin_life(life, *arguments, **armed)
+    try:
+        return process.wait(240)
+    finally:
+        process.kill()
 
 
 def run_command(
@@ -114,16 +153,15 @@ def _received(duplicate: Any) -> _Open:
 
 
 def _become(
-    arguments: Sequence[str],
-    project: str,
+    life: Callable[..., object],
+    arguments: tuple[object, ...],
     environment: Mapping[str, str],
+    project: str | None,
     stdout: _Open,
     stderr: _Open,
     clock_ahead: float,
 ) -> None:
-    """The child: become the command, on a host whose clock is off by so many seconds."""
-    from disarray.cli.main import main
-
+    """The child: become the function, on a host whose clock is off by so many seconds."""
     os.setsid()
     for opened, number in ((stdout, 1), (stderr, 2)):
         os.dup2(opened.descriptor, number)
@@ -131,7 +169,8 @@ def _become(
     # Streams as a fresh interpreter makes them: lines at once on a terminal, and errors anywhere.
     sys.stdout = os.fdopen(1, "w", closefd=False)
     sys.stderr = os.fdopen(2, "w", buffering=1, errors="backslashreplace", closefd=False)
-    os.chdir(project)
+    if project is not None:
+        os.chdir(project)
     os.environ.clear()
     os.environ.update(environment)
     failpoints._armed = failpoints.armoury_of(os.environ)
@@ -139,11 +178,17 @@ def _become(
         right, right_ns = time.time, time.time_ns
         time.time = lambda: right() + clock_ahead
         time.time_ns = lambda: right_ns() + int(clock_ahead * 1e9)
-    sys.argv = ["disarray", *arguments]
     try:
-        main()
+        life(*arguments)
     finally:
         atexit._run_exitfuncs()  # which a forked process would leave out
+
+
+def _run_command(*arguments: str) -> None:
+    from disarray.cli.main import main
+
+    sys.argv = ["disarray", *arguments]
+    main()
 
 
 def _start_server() -> None:

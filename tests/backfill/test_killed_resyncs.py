@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray import failpoints
 from tests.backfill.resynced_plant import ResyncedPlant
-from tests.forked import _start_server, plain_environment, run_command
+from tests.forked import begin_life, plain_environment, run_command
 from tests.sources.table_history import make_table, reader_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 RESYNCS = ("resync.extracted", "resync.staged", "resync.compared", "resync.queued", "resync.swapped")
 ENGINE = ("backfill.cut", "backfill.written", "backfill.completed", "backfill.committed")
@@ -85,11 +82,9 @@ def test_a_resync_that_is_killed_at_a_step_goes_on_and_swaps_each_subject_once(
     swapped_once(plant)
 
 
-def do_orders(dsn: str, root: str, rule: str) -> None:
-    """A life of a worker that does the orders of the queue, armed."""
-    os.environ["HISTORIAN_URL"] = reader_url(dsn)
-    failpoints._armed = failpoints.armoury_of({"DISARRAY_FAILPOINTS": rule})
-    plant = ResyncedPlant(Path(root), dsn)
+def do_orders(dsn: str, root: Path) -> None:
+    """A life of a worker that does the orders of the queue."""
+    plant = ResyncedPlant(root, dsn)
     while True:
         plant.drain()
 
@@ -99,17 +94,13 @@ def test_a_worker_that_is_killed_in_the_swap_of_a_subject_leaves_it_to_the_next(
     plant: ResyncedPlant, dsn: str, point: str
 ) -> None:
     job_id = plant.start()
-    _start_server()
     about = "" if point == "read.after" else "[TOOL01]"
-    process = multiprocessing.get_context("forkserver").Process(
-        target=do_orders, args=(dsn, str(plant.root), f"{point}{about}=kill"), daemon=True
-    )
-    process.start()
+    process = begin_life(do_orders, dsn, plant.root, DISARRAY_FAILPOINTS=f"{point}{about}=kill")
     server = plant.server("Backfiller")
     ended = threading.Event()
 
     def beside() -> None:
-        process.join(120)
+        process.wait(120)
         plant.revive()
         while not ended.is_set():
             plant.drain()
@@ -120,6 +111,6 @@ def test_a_worker_that_is_killed_in_the_swap_of_a_subject_leaves_it_to_the_next(
     server.run_job(job_id, threading.Event(), threads=1)
     ended.set()
     worker.join()
-    assert process.exitcode == -signal.SIGKILL
+    assert process.returncode == -signal.SIGKILL
     assert plant.job(job_id).verdict == "verified"
     swapped_once(plant)

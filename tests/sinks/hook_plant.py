@@ -1,14 +1,9 @@
-"""A plant whose hooks are told of what happens, and a process that sends what waits.
-
-Run as: python -m tests.sinks.hook_plant DSN FOLDER
-"""
+"""A plant whose hooks are told of what happens, and a process that sends what waits."""
 
 from __future__ import annotations
 
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disarray import config
@@ -19,6 +14,8 @@ from disarray.sinks.hook_settings import hook_settings, register_all_hooks
 from tests.plant import Plant
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from disarray.control.side_effects import SideEffect
     from disarray.sinks.hook_sending import SentEffect
     from disarray.sinks.hook_settings import HookSettings
@@ -176,7 +173,3 @@ def send_all(dsn: str, folder: Path) -> None:
             sender = HookSender(pool=pool, holder=holder, hook=hook, allow=settings.allow)
             while sender.send_next() is not None:
                 pass
-
-
-if __name__ == "__main__":
-    send_all(sys.argv[1], Path(sys.argv[2]))

@@ -1,14 +1,9 @@
-"""A process that loads what is due into each destination of a folder, under the name of its former life.
-
-Run as: python -m tests.sinks.loading_process DSN FOLDER
-"""
+"""A process that loads what is due into each destination of a folder, under the name of its former life."""
 
 from __future__ import annotations
 
 import os
-import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,7 +18,7 @@ from disarray.sinks.destination_loader import DestinationLoader, LoaderSettings
 from disarray.store.lake import Lake
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from pathlib import Path
 
 CUT_READINGS = "DISARRAY_TEST_CUT_READINGS"
 
@@ -49,14 +44,9 @@ def load_all(dsn: str, folder: Path) -> None:
                 pass
 
 
-def load_with_short_log(dsn: str, folder: Path, environment: Mapping[str, str]) -> None:
-    """One life, forked, that clears the log of a Delta table after each version of it."""
-    os.environ.update(environment)
+def load_with_short_log(dsn: str, folder: Path) -> None:
+    """One life that clears the log of a Delta table after each version of it."""
     patch = pytest.MonkeyPatch()
     patch.setattr(destination_delta, "TRIM_EVERY", 1)
     patch.setattr(destination_delta, "trim_log", partial(trim_log, keep=2))
     load_all(dsn, folder)
-
-
-if __name__ == "__main__":
-    load_all(sys.argv[1], Path(sys.argv[2]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 from disarray.control import connections, instances
 from disarray.sinks.views import ViewRefresher
 
-if __name__ == "__main__":
-    with connections.open_pool(sys.argv[1]) as pool:
+
+def refresh_due(dsn: str) -> None:
+    """One life."""
+    with connections.open_pool(dsn) as pool:
         with pool.connection() as connection:
             holder = instances.register_instance(connection, "Worker02")
         list(ViewRefresher(pool, holder).refresh_due())

@@ -27,7 +27,7 @@ from tests.sinks.careless_store import Silence, careless_store, silence
 from tests.sinks.destination_history import LINE, Definition, DestinationHistory
 from tests.sinks.destination_plant import DestinationPlant
 from tests.sinks.object_store import ACCESS, KEYS, SECRET, ObjectStore
-from tests.sinks.test_destination_faults import LOADERS, live
+from tests.sinks.test_destination_faults import LOADERS, load_once
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
@@ -380,7 +380,7 @@ def test_a_loader_that_is_killed_leaves_a_bucket_that_the_next_life_puts_right(
         plant.ingest(plant.write(each.name, each.text))
     log = tmp_path / "points.log"
     keys = dict(zip((ACCESS, SECRET), KEYS["loader"], strict=True))
-    code = live(plant, DISARRAY_FAILPOINTS=f"{point}=kill", DISARRAY_FAILPOINT_LOG=str(log), **keys)
+    code = load_once(plant, DISARRAY_FAILPOINTS=f"{point}=kill", DISARRAY_FAILPOINT_LOG=str(log), **keys)
     assert code == -signal.SIGKILL
     assert f"{point} kill" in log.read_text()
     with plant.pool.connection() as connection:

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
@@ -24,12 +20,15 @@ from disarray.control import destinations, instances
 from disarray.errors import DestinationMisfitError, DestinationUnavailableError
 from disarray.sinks import destination_loader
 from tests.crashes import striking
+from tests.forked import live
 from tests.sinks.destination_history import LINE, WHERE
 from tests.sinks.destination_plant import URL, DestinationPlant
+from tests.sinks.loading_process import load_all
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from disarray.sinks.destination_loader import DestinationLoader
 
@@ -89,14 +88,8 @@ def everything_in(plant: DestinationPlant) -> dict[str, Any]:
     return found
 
 
-def live(plant: DestinationPlant, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sinks.loading_process", plant.dsn, str(plant.root)],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, URL: plant.target_dsn, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
+def load_once(plant: DestinationPlant, **armed: str) -> int:
+    return live(load_all, plant.dsn, plant.root, **armed, **{URL: plant.target_dsn})
 
 
 # Each step once, each target at least once; all of them together take long.
@@ -117,7 +110,7 @@ def test_a_loader_that_is_killed_leaves_what_the_next_life_puts_right(
     for each in others:
         plant.ingest(plant.write(each.name, each.text))
     log = tmp_path / "points.log"
-    code = live(plant, DISARRAY_FAILPOINTS=f"{point}=kill", DISARRAY_FAILPOINT_LOG=str(log))
+    code = load_once(plant, DISARRAY_FAILPOINTS=f"{point}=kill", DISARRAY_FAILPOINT_LOG=str(log))
     assert code == -signal.SIGKILL
     assert f"{point} kill" in log.read_text()
     with plant.pool.connection() as connection:

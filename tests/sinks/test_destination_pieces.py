@@ -18,7 +18,7 @@ from tests.reading_lines import HEADER
 from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import URL, DestinationPlant
 from tests.sinks.loading_process import CUT_READINGS
-from tests.sinks.test_destination_faults import OTHER, live
+from tests.sinks.test_destination_faults import OTHER, load_once
 from tests.worker.deliveries import deliveries, remove_and_allow
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def test_a_large_load_that_is_killed_is_loaded_whole_by_the_next_life(
         plant.ingest(plant.write(each.name, each.text))
     log = tmp_path / "points.log"
     armed = {"DISARRAY_FAILPOINTS": f"{point}=kill", "DISARRAY_FAILPOINT_LOG": str(log), CUT_READINGS: "1"}
-    assert live(plant, **armed) == -signal.SIGKILL
+    assert load_once(plant, **armed) == -signal.SIGKILL
     assert f"{point} kill" in log.read_text()
     with plant.pool.connection() as connection:
         plant.place = replace(plant.place, holder=instances.register_instance(connection, "Loader"))

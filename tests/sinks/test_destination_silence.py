@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -13,7 +12,7 @@ import pytest
 from disarray.control import instances
 from disarray.model.description.destination import DeltaTarget
 from disarray.sinks.destination_delta_store import open_store
-from tests.forked import _start_server
+from tests.forked import begin_life
 from tests.sinks.careless_store import Silence, careless_store, is_silent, silence
 from tests.sinks.destination_history import LINE
 from tests.sinks.destination_plant import DestinationPlant
@@ -49,7 +48,6 @@ def test_a_loader_that_ends_at_any_write_leaves_what_the_next_life_puts_right(
 ) -> None:
     for variable, value in KEYS.items():
         monkeypatch.setenv(variable, value)
-    _start_server()
     with careless_store(is_careful=True, is_alone=True) as endpoint:
         description = LINE + QUARTER % (endpoint, ACCESS, SECRET)
         plant = DestinationPlant(tmp_path, dsn, description=description, target_dsn=dsn)
@@ -84,14 +82,10 @@ def test_a_loader_that_ends_at_any_write_leaves_what_the_next_life_puts_right(
 
 def ends_at_silence(plant: DestinationPlant, endpoint: str, kind: Silence) -> bool:
     """One life of a loader, killed where it gets no answer; whether it came to that."""
-    life = multiprocessing.get_context("forkserver").Process(
-        target=load_with_short_log, args=(plant.dsn, plant.root, KEYS), daemon=True
-    )
-    life.start()
+    life = begin_life(load_with_short_log, plant.dsn, plant.root, **KEYS)
     end = time.monotonic() + MOST_SECONDS
-    while life.is_alive() and (kind is Silence.CUT or not is_silent(endpoint)):
+    while life.poll() is None and (kind is Silence.CUT or not is_silent(endpoint)):
         assert time.monotonic() < end, "the loader goes on and on"
         time.sleep(0.01)
     life.kill()
-    life.join()
     return is_silent(endpoint)

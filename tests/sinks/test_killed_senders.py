@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from email import message_from_string
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,26 +13,19 @@ import pytest
 from disarray.control import side_effects
 from disarray.model.side_effect import HookCause
 from disarray.sinks.hook_mail import KEY_HEADER
-from tests.sinks.hook_plant import HookPlant, mail, report, webhook
+from tests.forked import live
+from tests.sinks.hook_plant import HookPlant, mail, report, send_all, webhook
 from tests.sinks.receivers import mail_receiver
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.sinks.receivers import Receiver
 
 Make = Callable[[str], HookPlant]
 SENDERS = ("effect.claimed", "effect.sent", "effect.recorded")
 REPORTS = ("report.written",)
 MESSAGES = 3
-
-
-def live(dsn: str, folder: Path, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sinks.hook_plant", dsn, str(folder)],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
 
 
 def note(plant: HookPlant, *, count: int = MESSAGES) -> list[str]:
@@ -60,7 +49,7 @@ def kill_twice(dsn: str, folder: Path, point: str, hit: int) -> None:
     log = folder / "failpoints.log"
     for _ in range(2):
         armed = {"DISARRAY_FAILPOINTS": f"{point}=kill@{hit}", "DISARRAY_FAILPOINT_LOG": str(log)}
-        assert live(dsn, folder, **armed) in (-signal.SIGKILL, 0)
+        assert live(send_all, dsn, folder, **armed) in (-signal.SIGKILL, 0)
     assert log.read_text().count(f"{point} kill") >= 1
 
 
@@ -75,7 +64,7 @@ def test_a_receiver_that_knows_keys_sees_every_message_once(
     kill_twice(dsn, tmp_path, point, hit)
     done = {each.idempotency_key for each in plant.effects(state="done")}
     sent_before = len(receiver.received)
-    assert live(dsn, tmp_path) == 0
+    assert live(send_all, dsn, tmp_path) == 0
     assert plant.states() == ["done"] * MESSAGES
     assert sorted(receiver.keys) == sorted(keys)
     assert not done & {each.key for each in receiver.received[sent_before:]}, "what is done is not sent again"
@@ -98,7 +87,7 @@ def test_a_mailbox_that_knows_keys_has_every_message_once(
         kill_twice(dsn, tmp_path, point, 1)
         done = {each.idempotency_key for each in plant.effects(state="done")}
         sent_before = len(kept.mails)
-        assert live(dsn, tmp_path) == 0
+        assert live(send_all, dsn, tmp_path) == 0
         assert plant.states() == ["done"] * MESSAGES
         found = [
             (message_from_string(content)[KEY_HEADER], recipients, content)
@@ -118,7 +107,7 @@ def test_a_report_is_whole_or_not_there(make_plant: Make, dsn: str, tmp_path: Pa
     kill_twice(dsn, tmp_path, point, 1)
     for path in (tmp_path / "reports").rglob("*.json"):
         json.loads(path.read_text())
-    assert live(dsn, tmp_path) == 0
+    assert live(send_all, dsn, tmp_path) == 0
     assert plant.states() == ["done"] * MESSAGES
     found = [json.loads(path.read_text())["key"] for path in (tmp_path / "reports").rglob("*.json")]
     assert sorted(found) == sorted(keys)
@@ -131,8 +120,8 @@ def test_who_is_killed_again_and_again_leaves_a_dead_letter_and_no_doubt(
     plant = make_plant(webhook(receiver.port, on='["dead_letter"]'))
     note(plant, count=1)
     for _ in range(4):
-        assert live(dsn, tmp_path, DISARRAY_FAILPOINTS="effect.claimed=kill@1") == -signal.SIGKILL
-    assert live(dsn, tmp_path) == 0
+        assert live(send_all, dsn, tmp_path, DISARRAY_FAILPOINTS="effect.claimed=kill@1") == -signal.SIGKILL
+    assert live(send_all, dsn, tmp_path) == 0
     [dead] = plant.effects(state="dead")
     assert "ended without an answer; it may have arrived" in str(dead.reason)
     assert dead.attempts == 4

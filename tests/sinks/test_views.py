@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -21,11 +18,14 @@ from disarray.errors import ConfigError, LeaseLostError, SpecError, UnknownNameE
 from disarray.sinks.views import ViewChange, ViewRefresher, drop_view, load_views, plan_view
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.process.settings import worker_settings
+from tests.forked import live
 from tests.processes import eventually
+from tests.sinks.refreshing_process import refresh_due
 from tests.sinks.view_plant import COUNTS, ViewPlant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 
@@ -388,25 +388,15 @@ def test_a_refresher_killed_at_any_step_leaves_the_old_view_or_the_new_and_the_n
     viewed.add_file(1)
     log = tmp_path / "failpoints.log"
     armed = {"DISARRAY_FAILPOINTS": f"{point}=kill", "DISARRAY_FAILPOINT_LOG": str(log)}
-    assert live(viewed.dsn, **armed) == -signal.SIGKILL
+    assert live(refresh_due, viewed.dsn, **armed) == -signal.SIGKILL
     assert log.read_text().count(f"{point} kill") == 1
     is_done = point == "view.committed"
     assert viewed.counted() == {"C1": 100 if is_done else 50}
     assert viewed.rows("select count(*) from disarray.view_refresh") == [(int(is_done),)]
     # A life of the same name takes over at once; another would after the lease.
-    assert live(viewed.dsn) == 0
+    assert live(refresh_due, viewed.dsn) == 0
     assert viewed.counted() == {"C1": 100}
     assert viewed.rows("select count(*), max(commit_position) from disarray.view_refresh") == [(1, 2)]
-
-
-def live(dsn: str, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sinks.refreshing_process", dsn],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
 
 
 def test_logins_with_no_more_than_their_roles_apply_and_refresh(plant: ViewPlant) -> None:

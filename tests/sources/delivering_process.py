@@ -1,14 +1,10 @@
-"""A process that delivers three batches of one row each, and goes on where a former life of it ended.
-
-Run as: python -m tests.sources.delivering_process DSN FOLDER
-"""
+"""A process that delivers three batches of one row each, and goes on where a former life of it ended."""
 
 from __future__ import annotations
 
-import sys
 import uuid
 from datetime import timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from disarray.control import connections, deliveries, instances, sources
 from disarray.control.deliveries import BatchCounts
@@ -16,6 +12,9 @@ from disarray.formats.loader import load_datasets
 from disarray.sources.delivering import commit_batch, write_batch
 from disarray.sources.landing import Landing
 from tests.sources.conftest import SOURCE, table_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BATCHES = 3
 
@@ -53,7 +52,3 @@ def deliver_all(dsn: str, folder: Path) -> None:
                 instance_name=holder.instance_name,
             )
         sources.end_source_turn(connection, turn, next_in=timedelta(0))
-
-
-if __name__ == "__main__":
-    deliver_all(sys.argv[1], Path(sys.argv[2]))

@@ -1,15 +1,10 @@
-"""A plant whose dataset is fed by programs, and a process that drains its inbox.
-
-Run as: python -m tests.sources.inbox_plant DSN FOLDER
-"""
+"""A plant whose dataset is fed by programs, and a process that drains its inbox."""
 
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from disarray.control import connections, instances, raw_events
@@ -20,6 +15,7 @@ from tests.plant import Plant
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from pathlib import Path
 
     from disarray.control.raw_events import Recorded
 
@@ -125,7 +121,3 @@ def drain_all(dsn: str, folder: Path) -> None:
         )
         for _ in inbox.drain():
             pass
-
-
-if __name__ == "__main__":
-    drain_all(sys.argv[1], Path(sys.argv[2]))

@@ -1,13 +1,8 @@
-"""A plant whose dataset is fed by a table of another database, and a process that pulls it.
-
-Run as: python -m tests.sources.table_plant DSN FOLDER
-"""
+"""A plant whose dataset is fed by a table of another database, and a process that pulls it."""
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
@@ -20,6 +15,8 @@ from tests.plant import Plant
 from tests.sources.table_history import DESCRIPTION, WATERMARKS
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from disarray.control.sources import SourceRecord
 
 
@@ -93,7 +90,3 @@ def pull_all(dsn: str, folder: Path) -> None:
         for source in puller.sources:
             for _ in puller.pull(source, is_asked_for=True):
                 pass
-
-
-if __name__ == "__main__":
-    pull_all(sys.argv[1], Path(sys.argv[2]))

@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from disarray.worker.upkeep.delivery_upkeep import sweep_landing
+from tests.forked import live
+from tests.sources.delivering_process import deliver_all
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.sources.conftest import DeliveredPlant
 
 DELIVERIES = ("deliver.written", "deliver.recorded", "deliver.committed")
-
-
-def live(dsn: str, folder: Path, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sources.delivering_process", dsn, str(folder)],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
 
 
 @pytest.mark.parametrize("point", DELIVERIES)
@@ -35,9 +26,9 @@ def test_a_killed_delivery_is_done_once(plant: DeliveredPlant, dsn: str, tmp_pat
     log = tmp_path / "failpoints.log"
     for hit in (1, 2):  # the first attempt, and the retry
         armed = {"DISARRAY_FAILPOINTS": f"{point}=kill@{hit}", "DISARRAY_FAILPOINT_LOG": str(log)}
-        assert live(dsn, tmp_path, **armed) == -signal.SIGKILL
+        assert live(deliver_all, dsn, tmp_path, **armed) == -signal.SIGKILL
     assert log.read_text().count(f"{point} kill") == 2
-    assert live(dsn, tmp_path) == 0
+    assert live(deliver_all, dsn, tmp_path) == 0
     plant.drain()
     assert plant.total() == 6.0
     [(taken, batches)] = plant.rows("select sum(rows_taken), count(*) from disarray.delivery_batch")

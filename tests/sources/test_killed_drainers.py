@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from disarray.worker.upkeep.delivery_upkeep import sweep_landing
-from tests.sources.inbox_plant import InboxPlant, event
+from tests.forked import live
+from tests.sources.inbox_plant import InboxPlant, drain_all, event
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 DRAINERS = ("inbox.before_claim", "inbox.claimed")
 STEPS = (*DRAINERS, "deliver.written", "deliver.recorded", "deliver.committed")
@@ -32,16 +31,6 @@ def plant(tmp_path: Path, dsn: str) -> Iterator[InboxPlant]:
     built.pool.close()
 
 
-def live(dsn: str, folder: Path, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sources.inbox_plant", dsn, str(folder)],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
-
-
 def send(plant: InboxPlant) -> None:
     events = [event(number) for number in range(EVENTS)]
     events[POISON]["at"] = "yesterday"
@@ -51,7 +40,7 @@ def send(plant: InboxPlant) -> None:
 def settle(plant: InboxPlant, dsn: str, folder: Path) -> dict[str, object]:
     """Drain until nothing waits, and all that must be as without faults."""
     for _ in range(4):
-        assert live(dsn, folder) == 0
+        assert live(drain_all, dsn, folder) == 0
         with plant.pool.connection() as connection:
             connection.execute("update disarray.test_clock set ahead = ahead + %s", (timedelta(minutes=30),))
     plant.drain()
@@ -82,7 +71,7 @@ def test_a_killed_drainer_delivers_every_event_once(
     send(plant)
     for _ in range(2):  # the first attempt, and the retry
         armed = {"DISARRAY_FAILPOINTS": f"{point}=kill@{hit}", "DISARRAY_FAILPOINT_LOG": str(log)}
-        code = live(dsn, tmp_path, **armed)
+        code = live(drain_all, dsn, tmp_path, **armed)
         assert code in (-signal.SIGKILL, 0)
     kills = log.read_text().count(f"{point} kill")
     assert kills >= 1

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
 
-from disarray import failpoints
-from tests.forked import _start_server
+from tests.forked import live
 from tests.sources.loaded_plant import LoadedPlant
 from tests.sources.table_history import make_table, reader_url, table_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 LOADERS = (
     "load.planned",
@@ -44,40 +41,30 @@ def plant(tmp_path_factory: pytest.TempPathFactory, shared_dsn: str) -> Iterator
     built.pool.close()
 
 
-def load(dsn: str, root: str, rule: str) -> None:
-    """A life of a process that pulls and loads, armed."""
-    os.environ["HISTORIAN_URL"] = reader_url(dsn)
-    failpoints._armed = failpoints.armoury_of({"DISARRAY_FAILPOINTS": rule})
-    plant = LoadedPlant(Path(root), dsn, watermark="timestamp", limit=2)
+def load(dsn: str, root: Path) -> None:
+    """A life of a process that pulls and loads."""
+    plant = LoadedPlant(root, dsn, watermark="timestamp", limit=2)
     plant.pull()
     plant.load_to_the_end()
     plant.drain()
     plant.pool.close()
 
 
-def live(plant: LoadedPlant, dsn: str, rule: str) -> int | None:
-    _start_server()
-    process = multiprocessing.get_context("forkserver").Process(
-        target=load, args=(dsn, str(plant.root), rule), daemon=True
-    )
-    process.start()
-    process.join(120)
-    return process.exitcode
-
-
 @pytest.mark.parametrize("point", POINTS)
 def test_a_load_that_is_killed_twice_delivers_every_row_once(
-    plant: LoadedPlant, shared_dsn: str, point: str
+    plant: LoadedPlant, shared_dsn: str, point: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HISTORIAN_URL", reader_url(shared_dsn))
     plant.forget_everything()
     plant.execute(
         "truncate disarray.source_state, disarray.source_load, disarray.source_chunk, disarray.delivery, "
         "disarray.delivery_batch"
     )
     hits = (1, 1) if point.startswith("load.") and point not in ("load.extracted", "load.claimed") else (2, 1)
-    kills = [live(plant, shared_dsn, f"{point}=kill@{hit}") == -signal.SIGKILL for hit in hits]
+    armed = ({"DISARRAY_FAILPOINTS": f"{point}=kill@{hit}"} for hit in hits)
+    kills = [live(load, shared_dsn, plant.root, **each) == -signal.SIGKILL for each in armed]
     assert kills == [True, point not in ONCE]
-    assert live(plant, shared_dsn, "") == 0
+    assert live(load, shared_dsn, plant.root) == 0
     with psycopg.connect(shared_dsn) as admin:
         assert sorted(plant.delivered()) == sorted(table_rows(admin).items())
     record = plant.load_record()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from disarray.worker.upkeep.delivery_upkeep import sweep_landing
+from tests.forked import live
 from tests.sources.table_history import make_table, reader_url
-from tests.sources.table_plant import TablePlant
+from tests.sources.table_plant import TablePlant, pull_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 PULLERS = ("pull.claimed", "pull.extracted", "pull.ended")
 STEPS = (*PULLERS[:2], "deliver.written", "deliver.recorded", "deliver.committed", PULLERS[2])
@@ -33,16 +32,6 @@ def plant(tmp_path: Path, dsn: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
     built.pool.close()
 
 
-def live(dsn: str, folder: Path, **armed: str) -> int:
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("DISARRAY_")}
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sources.table_plant", dsn, str(folder)],
-        cwd=Path(__file__).parents[2],
-        env={**inherited, **armed, "PYTHONPATH": os.pathsep.join(sys.path)},
-        check=False,
-    ).returncode
-
-
 @pytest.mark.parametrize("point", STEPS)
 def test_a_killed_puller_delivers_every_row_once(
     plant: TablePlant, dsn: str, tmp_path: Path, point: str
@@ -52,9 +41,9 @@ def test_a_killed_puller_delivers_every_row_once(
     # The first attempt, and the retry, a step later where there is one.
     for hit in (1, 1 if point in ("pull.claimed", "pull.ended") else 2):
         armed = {"DISARRAY_FAILPOINTS": f"{point}=kill@{hit}", "DISARRAY_FAILPOINT_LOG": str(log)}
-        assert live(dsn, tmp_path, **armed) == -signal.SIGKILL
+        assert live(pull_all, dsn, tmp_path, **armed) == -signal.SIGKILL
     assert log.read_text().count(f"{point} kill") == 2
-    assert live(dsn, tmp_path) == 0
+    assert live(pull_all, dsn, tmp_path) == 0
     plant.drain()
     assert plant.total() == sum(range(ROWS))
     [(taken, rows)] = plant.rows(

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import signal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray import failpoints
-from tests.forked import _start_server
+from tests.forked import live
 from tests.plant import Plant
 from tests.worker.split_plant import HEADER, SPLIT, assert_sound, mixed, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.postgres
 
@@ -59,22 +57,11 @@ def expected(plant: Plant) -> dict[str, list[tuple[object, ...]]]:
     return plant.derived()
 
 
-def drain(dsn: str, root: str, rule: str) -> None:
-    """A worker's life, armed."""
-    failpoints._armed = failpoints.armoury_of({"DISARRAY_FAILPOINTS": rule})
-    plant = Plant(Path(root), dsn, description=SPLIT)
+def drain(dsn: str, root: Path) -> None:
+    """A worker's life."""
+    plant = Plant(root, dsn, description=SPLIT)
     plant.drain()
     plant.pool.close()
-
-
-def live(plant: Plant, dsn: str, rule: str) -> int | None:
-    _start_server()
-    process = multiprocessing.get_context("forkserver").Process(
-        target=drain, args=(dsn, str(plant.inbox.parent), rule), daemon=True
-    )
-    process.start()
-    process.join(120)
-    return process.exitcode
 
 
 @pytest.mark.parametrize("point", SPLITS)
@@ -86,14 +73,15 @@ def test_a_split_that_is_killed_twice_gives_the_same_numbers(
 ) -> None:
     plant.forget_everything()
     path = plant.write("all.csv", HEADER + text_of(FIRST))
-    kills = 0
+    root, kills = plant.inbox.parent, 0
     for more in ([], MORE):
         with path.open("a") as stream:
             stream.write(text_of(more))
         plant.notify(path)
         # The first attempt, and the retry.
-        kills += sum(live(plant, shared_dsn, f"{point}=kill") == -signal.SIGKILL for _ in range(2))
+        armed = {"DISARRAY_FAILPOINTS": f"{point}=kill"}
+        kills += sum(live(drain, shared_dsn, root, **armed) == -signal.SIGKILL for _ in range(2))
     assert kills >= 2
-    assert live(plant, shared_dsn, "") == 0
+    assert live(drain, shared_dsn, root) == 0
     assert plant.derived() == expected
     assert_sound(plant)
