@@ -44,6 +44,15 @@ def test_what_a_view_does_not_have_is_lag_until_it_is_refreshed(plant: Plant, ad
     )
     assert shown["query"] == "select 1 as one"
     assert [(each["seconds"], each["error"]) for each in shown["refreshes"]] == [(0.5, None)]
+    assert shown["next"] is None
+    with plant.pool.connection() as connection:
+        connection.execute(
+            "insert into disarray.view_refresh (name, refreshed_at, seconds, error) values ('counts', now(), 1, 'away')"
+        )
+    newest = ada.get("views/counts", limit="1")
+    assert [each["error"] for each in newest["refreshes"]] == ["away"]
+    older = ada.get("views/counts", limit="1", after=newest["next"])
+    assert ([each["error"] for each in older["refreshes"]], older["next"]) == ([None], None)
     assert 'disarray_view_lag_seconds{view="counts"} 0.0' in ada.http.get("/metrics").text
     assert 'disarray_view_failing{view="counts"} 0.0' in ada.http.get("/metrics").text
     ada.get("views/count", expect=404)

@@ -55,6 +55,7 @@ class ViewRecord:
 class ViewRefresh:
     """One refresh of a view; with an error, the view stayed as it was."""
 
+    refresh_id: int
     refreshed_at: datetime
     commit_position: int | None
     seconds: float
@@ -159,10 +160,15 @@ def list_views(connection: Connection) -> list[ViewRecord]:
     return fetch_records(connection, ViewRecord, "select * from disarray.list_views()")
 
 
-def list_view_refreshes(connection: Connection, name: str, *, limit: int = 20) -> list[ViewRefresh]:
+def list_view_refreshes(
+    connection: Connection, name: str, *, limit: int = 20, after: Sequence[str] | None = None
+) -> list[ViewRefresh]:
     """The last refreshes of a view, newest first."""
     return fetch_records(
-        connection, ViewRefresh, "select * from disarray.list_view_refreshes(%s, %s)", (name, limit)
+        connection,
+        ViewRefresh,
+        "select * from disarray.list_view_refreshes(%s, %s, %s::text[])",
+        (name, limit, after),
     )
 
 

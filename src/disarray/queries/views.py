@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from disarray.control import views
 from disarray.control.connections import Connection
 from disarray.errors import UnknownNameError
 from disarray.model.description.spec_table import near_miss
 from disarray.model.documents import document_of
+from disarray.queries.pages import Order
+
+ORDER = Order("refreshes of a view", {"refresh_id": int})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,11 +57,12 @@ class ViewRefresh:
 
 @dataclass(frozen=True, kw_only=True)
 class ViewStory:
-    """A view with its query as it was applied, and its last refreshes, newest first."""
+    """A view with its query as it was applied, and its refreshes, newest first; `next` is the cursor of older ones."""
 
     view: View
     query: str
     refreshes: list[ViewRefresh]
+    next: str | None
 
 
 def list_views(connection: Connection) -> Views:
@@ -65,16 +70,19 @@ def list_views(connection: Connection) -> Views:
     return Views([_view(each) for each in views.list_views(connection)])
 
 
-def show_view(connection: Connection, name: str, *, limit: int = 20) -> ViewStory:
+def show_view(connection: Connection, name: str, *, limit: int = 20, after: str | None = None) -> ViewStory:
     """One view with its query and its last refreshes."""
     known = {each.name: each for each in views.list_views(connection)}
     if name not in known:
         raise UnknownNameError(f"no view '{name}' was applied; {near_miss(name, list(known))}")
-    refreshes = views.list_view_refreshes(connection, name, limit=limit)
+    refreshes, following = ORDER.page(
+        partial(views.list_view_refreshes, connection, name), after=after, limit=limit
+    )
     return ViewStory(
         view=_view(known[name]),
         query=known[name].definition,
         refreshes=[document_of(ViewRefresh, each) for each in refreshes],
+        next=following,
     )
 
 

@@ -6,8 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from disarray.cli.support.options import AsJson, By, DryRun
-from disarray.cli.support.printing import Columns, print_decision, print_json, print_list, table_of
+from disarray.cli.support.options import After, AsJson, By, DryRun, Limit
+from disarray.cli.support.printing import (
+    Columns,
+    print_decision,
+    print_following,
+    print_json,
+    print_list,
+    table_of,
+)
 from disarray.cli.support.project import configuration, control_session, decision
 from disarray.cli.support.rendering import counted, use_zone
 from disarray.cli.support.text_tables import print_parts
@@ -87,13 +94,15 @@ def list_command(context: typer.Context, *, as_json: AsJson = False) -> None:
 
 
 @app.command()
-def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None:
-    """Show a view: its query, its state, and its last refreshes."""
+def show(
+    context: typer.Context, name: Name, *, limit: Limit = 20, after: After = None, as_json: AsJson = False
+) -> None:
+    """Show a view: its query, its state, and its refreshes, newest first."""
     from disarray.queries.views import show_view
 
     use_zone(context)
     with control_session(context) as connection:
-        found = show_view(connection, name)
+        found = show_view(connection, name, limit=limit, after=after)
     if as_json:
         print_json(found)
         return
@@ -111,6 +120,7 @@ def show(context: typer.Context, name: Name, *, as_json: AsJson = False) -> None
         "error": "error",
     }
     print_parts([table_of(found.refreshes, columns)])
+    print_following(found.next, limit)
 
 
 @app.command()

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from disarray.queries.views import Views, ViewStory, list_views, show_view
+from disarray.web.parameters import PageAsked
 from disarray.web.route import API, Route, Scope, on_connection
 
 
@@ -12,7 +13,7 @@ class ViewsAsked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ViewAsked:
+class ViewAsked(PageAsked):
     """Which view, by its name in disarray.toml."""
 
     name: str

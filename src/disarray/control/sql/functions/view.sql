@@ -489,24 +489,27 @@ comment on function disarray.list_views() is
     'The views that were applied, and where each stands. lag_commits are those that a stale one does not have in it, lag_seconds the age of the '
     'oldest of them.';
 
-create function disarray.list_view_refreshes(p_name text, p_limit integer default 20)
-returns table (refreshed_at timestamptz, commit_position bigint, seconds double precision, error text)
+create function disarray.list_view_refreshes(p_name text, p_limit integer default 20, p_after text[] default null)
+returns table (refresh_id bigint, refreshed_at timestamptz, commit_position bigint, seconds double precision, error text)
 language sql
 stable
 security definer
 set search_path = disarray, pg_temp
 as $$
 select
+    logged.refresh_id,
     logged.refreshed_at,
     logged.commit_position,
     logged.seconds,
     logged.error
 from view_refresh as logged
-where logged.name = p_name
+where
+    logged.name = p_name
+    and (p_after is null or logged.refresh_id < p_after[1]::bigint)
 order by logged.refresh_id desc
 limit p_limit
 $$;
-comment on function disarray.list_view_refreshes(text, integer) is 'The last refreshes of a view, newest first.';
+comment on function disarray.list_view_refreshes(text, integer, text[]) is 'The last refreshes of a view, newest first.';
 
 create function disarray.grant_view_creation()
 returns void
