@@ -391,6 +391,9 @@ start_backfill                -      -         -       yes       -
 decide_backfill               -      -         -       yes       -
 set_backfill_pace             -      -         -       yes       -
 list_backfills                -      -         yes     yes       yes
+count_backfills               -      -         yes     yes       yes
+count_backfill_verdicts       -      -         yes     yes       yes
+list_backfill_figures         -      -         yes     yes       yes
 list_backfill_chunks          -      -         yes     yes       yes
 list_backfill_findings        -      -         yes     yes       yes
 next_replayed_subject         -      -         yes     yes       yes

@@ -20,6 +20,7 @@ from disarray.control import (
     audit_intake,
     audit_ledger,
     backfill_chunks,
+    backfill_figures,
     backfill_verifications,
     backfills,
     blacklist,
@@ -663,6 +664,9 @@ def everything_about_backfills(session: Connection) -> set[str]:
     assert not replays.begin_applying(session, job_id, 99)
     replays.note_backfill_applied(session, job_id, files=0, rebuilds=0, **decision)
     backfills.live_health(session)
+    assert backfill_figures.count_backfills(session) == {"done": 1}
+    assert backfill_figures.count_backfill_verdicts(session, since=job.started_at) == {"incomplete": 1}
+    assert backfill_figures.list_backfill_figures(session) == []
     return {
         "start_backfill", "lock_backfill_scan", "add_backfill_chunk", "claim_backfill_chunk",
         "hold_backfill_chunk", "renew_backfill_chunk", "cut_backfill_chunk", "forget_backfills",
@@ -671,7 +675,8 @@ def everything_about_backfills(session: Connection) -> set[str]:
         "note_backfill_applied",
         "note_backfill_hold", "claim_backfill_verification", "renew_backfill_verification",
         "record_backfill_verdict", "decide_backfill", "set_backfill_pace", "list_backfills",
-        "list_active_backfills", "list_backfill_chunks", "live_health",
+        "list_active_backfills", "list_backfill_chunks", "live_health", "count_backfills",
+        "count_backfill_verdicts", "list_backfill_figures",
     }  # fmt: skip
 
 

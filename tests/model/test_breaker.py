@@ -45,6 +45,15 @@ def test_a_failure_opens_it_and_nobody_tries_before_the_time_is_up(breaker: Brea
     assert str(breaker.state) == "half-open"
 
 
+def test_who_has_something_else_to_do_is_told_at_once(breaker: Breaker, clock: Clock) -> None:
+    assert breaker.take_turn()
+    fail(breaker)
+    assert not breaker.take_turn()
+    clock.now += 2
+    assert breaker.take_turn()
+    assert not breaker.take_turn()  # that was the one trial
+
+
 def test_while_one_tries_the_others_wait_for_what_comes_of_it(breaker: Breaker, clock: Clock) -> None:
     fail(breaker)
     clock.now += 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from starlette.testclient import TestClient
 
-from disarray.control import connections, tokens
+from disarray.control import backfills, connections, tokens
 from disarray.model.api_token import make_token
 from disarray.store.lake import Lake
 from disarray.web.access import Access
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from starlette.applications import Starlette
 
-    from disarray.control.connections import Pool
+    from disarray.control.connections import Connection, Pool
 
 LOCAL_TOKEN = make_token()
 START = datetime(2026, 10, 1, tzinfo=UTC)
@@ -84,6 +84,24 @@ def add_token(pool: Pool, name: str, scope: Scope, *, valid_for: timedelta | Non
             valid_for=valid_for,
         )
     return token.text
+
+
+def start_backfill(connection: Connection, name: str) -> int:
+    """A backfill of nine rows that nobody works on."""
+    return backfills.start_backfill(
+        connection,
+        name,
+        "update",
+        description={"source": {"table": "shop.orders"}},
+        cursor_end=["9"],
+        rows_estimated=9,
+        answer_before=None,
+        rate_limit=5,
+        max_concurrency=1,
+        chunk_rows=3,
+        reason="new column",
+        by="ada",
+    )
 
 
 @pytest.fixture

@@ -12,12 +12,15 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from disarray.agent.monitoring import AgentFigures, metrics_text
-from disarray.control import views
+from disarray.control import backfills, views
+from disarray.control.backfills import BackfillDecision
 from disarray.control.destinations import register_destination
 from disarray.control.timings import BOUNDS_SECONDS, Timings
-from tests.web.conftest import report
+from tests.web.conftest import report, start_backfill
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.plant import Plant
     from tests.web.conftest import Client
 
@@ -127,6 +130,91 @@ def test_facts_and_what_is_of_this_process_can_be_asked_for_apart(plant: Plant, 
     assert "disarray_commit_seconds_count" in process
 
 
+@pytest.mark.postgres
+def test_backfills_are_told_by_name_until_they_have_ended(
+    plant: Plant, ada: Client, advance_clock: Callable[[timedelta], None]
+) -> None:
+    found = samples(ada)
+    assert found["disarray_backfills", with_labels(state="stopped")] == 0
+    assert found["disarray_backfill_verdicts", with_labels(verdict="failed")] == 0
+    with plant.pool.connection() as connection:
+        running, paused = (start_backfill(connection, name) for name in ("running", "paused"))
+        backfills.note_backfill_hold(connection, running, "max_queue_age", "the oldest live item waits")
+        backfills.decide_backfill(connection, paused, BackfillDecision.PAUSED, reason="sale", by="ada")
+        connection.execute(
+            """
+            insert into disarray.backfill_chunk (
+                job_id, chunk_no, place, cursor_to, rows_cut, state, available_at, ended_at,
+                last_error, rows_written, rows_after, checksum
+            )
+            values
+                (%(job)s, 1, 1, '{3}', 3, 'done', now(), disarray.clock(), null, 3, 3, repeat('0', 32)),
+                (%(job)s, 2, 2, '{6}', 3, 'dead', now(), disarray.clock(), 'no', null, null, null)
+            """,
+            {"job": running},
+        )
+    advance_clock(timedelta(hours=1))
+    found = samples(ada)
+    assert found["disarray_backfills", with_labels(state="running")] == 1
+    assert found["disarray_backfills", with_labels(state="paused")] == 1
+    of_running = with_labels(backfill="running")
+    assert found["disarray_backfill_total_rows", of_running] == 9
+    assert found["disarray_backfill_done_rows", of_running] == 3
+    assert found["disarray_backfill_dead_chunks", of_running] == 1
+    assert found["disarray_backfill_held", with_labels(backfill="running", held_by="max_queue_age")] == 1
+    assert 3600 <= found["disarray_backfill_idle_seconds", of_running] < 4000
+    # Nobody expects it to go on.
+    assert ("disarray_backfill_idle_seconds", with_labels(backfill="paused")) not in found
+    with plant.pool.connection() as connection:
+        for job_id in (running, paused):
+            backfills.decide_backfill(connection, job_id, BackfillDecision.CANCELLED, reason="x", by="ada")
+    found = samples(ada)
+    assert found["disarray_backfills", with_labels(state="cancelled")] == 2
+    assert not [given for _, given in found if dict(given).get("backfill")]
+
+
+@pytest.mark.postgres
+def test_a_verdict_is_told_for_a_day_or_until_the_job_is_started_anew(
+    plant: Plant, ada: Client, advance_clock: Callable[[timedelta], None]
+) -> None:
+    def end(name: str, verdict: str) -> None:
+        with plant.pool.connection() as connection:
+            connection.execute(
+                "update disarray.backfill_job set state = 'done', ended_at = disarray.clock(), verdict = %s, "
+                "verified_at = disarray.clock() where job_id = %s",
+                (verdict, start_backfill(connection, name)),
+            )
+
+    def told() -> dict[str, float]:
+        verdicts = ("verified", "failed", "incomplete")
+        found = samples(ada)
+        return {each: found["disarray_backfill_verdicts", with_labels(verdict=each)] for each in verdicts}
+
+    end("fill_net", "failed")
+    end("fill_gross", "incomplete")
+    assert told() == {"verified": 0, "failed": 1, "incomplete": 1}
+    end("fill_net", "verified")
+    assert told() == {"verified": 1, "failed": 0, "incomplete": 1}
+    advance_clock(timedelta(hours=25))
+    assert told() == {"verified": 0, "failed": 0, "incomplete": 0}
+
+
+@pytest.mark.postgres
+def test_a_job_stands_still_once_nobody_verifies_it(
+    plant: Plant, ada: Client, advance_clock: Callable[[timedelta], None]
+) -> None:
+    with plant.pool.connection() as connection:
+        connection.execute(
+            "update disarray.backfill_job set state = 'verifying', instance_name = 'Worker01', incarnation = 1, "
+            "fence = 1, lease_expires_at = disarray.clock() + interval '1 h' where job_id = %s",
+            (start_backfill(connection, "fill_net"),),
+        )
+    idle = ("disarray_backfill_idle_seconds", with_labels(backfill="fill_net"))
+    assert samples(ada)[idle] == 0
+    advance_clock(timedelta(hours=2))
+    assert 3600 <= samples(ada)[idle] < 4000
+
+
 def named_in(text: str) -> set[str]:
     return set(re.findall(r"\bdisarray_[a-z_]+", text))
 
@@ -139,6 +227,7 @@ def test_dashboard_and_alerts_name_only_what_is_exported(plant: Plant, ada: Clie
             connection, "counts", schema_name="telemetry", definition="select 1 as one", unique_key=["one"],
             depends_on=["tools"], at_most_every=timedelta(minutes=1), timeout_seconds=60, by="ada", is_built=False,
         )  # fmt: skip
+        backfills.note_backfill_hold(connection, start_backfill(connection, "fill_net"), "rate", "it is slow")
     samples(ada)  # so that requests were timed
     exported = {name for name, _ in samples(ada)}
     dashboard = json.loads((DEPLOY / "grafana" / "disarray.json").read_text())

@@ -75,11 +75,13 @@ def _operation(path: str, method: str, operation: Json) -> Iterator[str]:
         ]
         yield f"Body: {' or '.join(kinds)}."
         yield ""
-    answers = operation["responses"]["200"]["content"]
+    responses = operation["responses"]
+    answers = responses["200" if "200" in responses else "202"]["content"]
     [(media_type, answer)] = answers.items()
     given = _kind(answer["schema"]) if media_type == "application/json" else f"`{media_type}`"
-    refusals = ", ".join(status for status in operation["responses"] if not status.startswith("2"))
-    later = " 202 and `Location` where a worker does it next." if "202" in operation["responses"] else ""
+    refusals = ", ".join(status for status in responses if not status.startswith("2"))
+    where = " where a worker does it next" if "200" in responses else ": workers go on with it"
+    later = f" 202 and `Location`{where}." if "202" in responses else ""
     yield f"Answer: {given}.{later} Refusals: {refusals}."
     for content in (*operation.get("requestBody", {"content": {}})["content"].values(), answer):
         if "example" in content:

@@ -58,6 +58,10 @@ class Breaker:
             stop.wait(min(delay, _LONGEST_NAP_SECONDS))
         return False
 
+    def take_turn(self) -> bool:
+        """Whether a try makes sense now, for those who have something else to do; whoever hears so has to try."""
+        return self._until_turn() <= 0
+
     @contextmanager
     def guard(self) -> Iterator[None]:
         """Learn from what happens inside: a failure opens the circuit, an end without one closes it."""

@@ -36,6 +36,8 @@ def link_header(request: Request, answered: object) -> dict[str, str]:
 
 def queued_status(route: AnyRoute, content: bytes) -> tuple[int, dict[str, str]]:
     """The status of a POST: 202 where its work is done later, and where to look for that."""
+    if route.followed_at is not None:
+        return 202, {"Location": route.followed_at(json.loads(content))}
     items = (
         []
         if route.queued is None

@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 SESSION_LIMITS = SessionLimits(
     statement_ms=15_000, lock_ms=5_000, idle_in_transaction_ms=15_000, tcp_ms=15_000
 )
+# A path with a parameter matches these too, and a GET of it is none of a fixed path that only takes POSTs.
+_FIXED_PATHS = {
+    path: {route.method for route in ROUTES if route.path == path}
+    for path in {route.path for route in ROUTES if "{" not in route.path}
+}
 _HEADERS = {
     "Cache-Control": "no-store",
     "X-Content-Type-Options": "nosniff",
@@ -113,6 +118,9 @@ def _endpoint(
     room: AbstractAsyncContextManager[None],
 ) -> Callable[[Request], Awaitable[Response]]:
     async def answer(request: Request) -> Response:
+        methods = _FIXED_PATHS.get(request.url.path, {route.method})
+        if route.method not in methods:
+            raise HTTPException(405, headers={"Allow": ", ".join(sorted(methods))})
         try:
             with TIMINGS.timed("request", kind=route.path):
                 async with asyncio.timeout(limits.seconds), room:

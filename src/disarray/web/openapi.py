@@ -122,11 +122,12 @@ def _operation(route: AnyRoute, components: dict[str, Json], problem: Json) -> J
         }
     elif route.asks is not Nothing:
         operation["parameters"] = parameters_of(route.asks, components, path=route.path)
-    if route.queued is not None:
-        done = operation["responses"]["200"]
+    if route.queued is not None or route.followed_at is not None:
+        done = operation["responses"].pop("200")
         place = {"description": "where to look for what is done later", "schema": {"type": "string"}}
+        if route.queued is not None:
+            operation["responses"]["200"] = {**done, "description": "Nothing is left to be done."}
         operation["responses"]["202"] = {**done, "headers": {**done["headers"], "Location": place}}
-        operation["responses"]["200"] = {**done, "description": "Nothing is left to be done."}
     elif any(member.name == "next" for member in _members(route)):
         operation["responses"]["200"]["headers"] |= {
             "Link": {"description": "the next page, where there is one", "schema": {"type": "string"}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import is_dataclass
 from datetime import UTC, datetime
@@ -140,6 +141,8 @@ def _read_simple(plain: Any, value: Any, about: About, path: ValuePath, from_tex
         if not isinstance(value, bool):
             raise _MisfitError(path, "true or false")
         return value
+    if plain is float and not from_text:
+        return _read_number(value, about, path)
     if not isinstance(value, str):
         raise _MisfitError(path, "a text")
     if plain is str:
@@ -168,6 +171,17 @@ def _read_integer(value: Any, about: About, path: ValuePath, from_text: bool) ->
     ):
         raise _MisfitError(path, f"{about.minimum} to {about.maximum}")
     return value
+
+
+def _read_number(value: Any, about: About, path: ValuePath) -> float:
+    # An integer may have more digits than a float has room for.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < math.inf:
+        raise _MisfitError(path, "a number")
+    if (about.minimum is not None and value < about.minimum) or (
+        about.maximum is not None and value > about.maximum
+    ):
+        raise _MisfitError(path, f"{about.minimum} to {about.maximum}")
+    return float(value)
 
 
 def _read_text(value: str, about: About, path: ValuePath) -> str:

@@ -115,6 +115,8 @@ class Route(Generic[Asked, Answered]):
     refusals: tuple[int, ...] = ()
     # Of a POST whose work is done later: the items that its answer names. Told as 202 with where to look.
     queued: Callable[[Any], Iterable[int | None]] | None = None
+    # Of a POST with which workers go on, at what is no item of the queue: where to look. Always told as 202.
+    followed_at: Callable[[Any], str] | None = None
     # Answered in the event loop: also while every thread is busy.
     is_instant: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from disarray.control.timings import BOUNDS_SECONDS, NO_TIMING, TIMINGS
 from disarray.model.file_status import FileStatus
 from disarray.model.segments import datetime_of
 from disarray.queries.verifications import show_verification
+from disarray.web.api.backfill_metrics import backfill_metrics
 from disarray.web.route import Call, Route, Scope
 from disarray.web.schema import About
 
@@ -225,6 +226,7 @@ def _standing(connection: Connection) -> Iterator[Metric]:
         held_back.add_metric([sink.destination], float(sink.is_held_back))
     yield from (commits, seconds, failing, held_back)
     yield from _views(connection)
+    yield from backfill_metrics(connection, now=now)
     verified = show_verification(connection)
     yield _labelled(
         "disarray_verification_subjects",
