@@ -39,7 +39,7 @@ RUNS = (
     Run("growth", "--large-megabytes 200"),
     Run("small_files", "--files 1000 --turns 2"),
     Run("channels", "--channels 50 --days 10"),
-    Run("capacity", "--subjects 5 10 --days 10 30 --events 2000 10000"),
+    Run("capacity", "--subjects 5 10 --days 10 30 --block-days 5 20 --events 2000 10000"),
     Run("ingest", "--rows 2000000 --files 40 --turns 2"),
     Run("verify", "--rows 600000 3000000"),
     Run("disorder", "--rows 4000000 --files 80 --turns 1"),
