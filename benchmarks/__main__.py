@@ -42,6 +42,7 @@ RUNS = (
     Run("capacity", "--subjects 5 10 --days 10 30 --block-days 5 20 --events 2000 10000"),
     Run("ingest", "--rows 2000000 --files 40 --turns 2"),
     Run("verify", "--rows 600000 3000000"),
+    Run("audit", "--rows 600000 3000000 --turns 2"),
     Run("disorder", "--rows 4000000 --files 80 --turns 1"),
     Run("latency", "--changes 20"),
     Run("read_during_repair", "--days 60 --seconds 5 --turns 2"),
