@@ -44,6 +44,7 @@ RUNS = (
     Run("verify", "--rows 600000 3000000"),
     Run("audit", "--rows 600000 3000000 --turns 2"),
     Run("disorder", "--rows 4000000 --files 80 --turns 1"),
+    Run("many_subjects", "--subjects 50 1000 --late 15 --asked 30"),
     Run("latency", "--changes 20"),
     Run("read_during_repair", "--days 60 --seconds 5 --turns 2"),
     Run("late_repair", "--history 1000000 3000000 --classic-rows 300000 --day-rows 2000000 --repairs 5"),
