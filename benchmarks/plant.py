@@ -64,6 +64,15 @@ class Plant:
 
     def ingest(self, paths: Sequence[Path]) -> list[PassReport]:
         """Announce files as an agent does, and let the worker do all there is to do; every file must come in."""
+        self.announce(paths)
+        reports = list(Scheduler(self.place).drain())
+        failed = [text for report in reports for text in report.failed.values()]
+        assert not failed, failed[:3]
+        assert sum(len(report.completed) for report in reports) == len(paths)
+        return reports
+
+    def announce(self, paths: Sequence[Path]) -> None:
+        """Queue files as an agent does."""
         given = [
             Notification(
                 file_uri(str(path)),
@@ -75,11 +84,6 @@ class Plant:
         with self.place.pool.connection() as connection:
             for start in range(0, len(given), ENQUEUE_BATCH):
                 files.enqueue_files(connection, given[start : start + ENQUEUE_BATCH])
-        reports = list(Scheduler(self.place).drain())
-        failed = [text for report in reports for text in report.failed.values()]
-        assert not failed, failed[:3]
-        assert sum(len(report.completed) for report in reports) == len(paths)
-        return reports
 
 
 @contextmanager

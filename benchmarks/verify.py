@@ -15,6 +15,7 @@ import argparse
 import math
 import tempfile
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, LiteralString
@@ -29,6 +30,8 @@ from disarray.engine.runner import SparkRunner
 from disarray.engine.verification.verify import verify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from benchmarks.plant import Plant
     from benchmarks.server import Server
     from disarray.control.connections import Connection
@@ -109,35 +112,42 @@ class Measured:
 
 def measure(server: Server, runner: Runner, *, rows: int, subjects: int, folder: Path | None) -> Measured:
     """Take in and verify so many readings, then change a bit of each kind."""
+    with plant_with_files(server, runner, rows=rows, subjects=subjects, folder=folder) as (plant, paths):
+        plant.ingest(paths[:WARM_UP_FILES])
+        assert verified(plant, runner).is_identical()
+        began = time.perf_counter()
+        plant.ingest(paths[WARM_UP_FILES:])
+        ingest_s = (time.perf_counter() - began) * len(paths) / (len(paths) - WARM_UP_FILES)
+        Path("/proc/self/clear_refs").write_text("5")
+        began = time.perf_counter()
+        report = verified(plant, runner)
+        verify_s = time.perf_counter() - began
+        peak = peak_bytes()
+        assert report.is_identical(), report.differences[:3]
+        assert report.readings == rows
+        print(f"{rows:,} readings: taken in in {ingest_s:.1f} s, verified in {verify_s:.1f} s", flush=True)
+        with plant.connect() as connection:
+            changed = change_bits(connection, plant)
+        found = {each.what for each in verified(plant, runner).differences}
+        return Measured(
+            ingest_s=ingest_s,
+            verify_s=verify_s,
+            peak=peak,
+            changed=len(changed),
+            missed=sorted(changed - found),
+        )
+
+
+@contextmanager
+def plant_with_files(
+    server: Server, runner: Runner, *, rows: int, subjects: int, folder: Path | None
+) -> Iterator[tuple[Plant, list[Path]]]:
+    """A plant that has seen nothing yet, and files for it with so many readings."""
     with tempfile.TemporaryDirectory(prefix="disarray-bench-", dir=folder) as name:
         home = Path(name)
         paths = write_files(home, rows=rows, files=rows // FILE_ROWS, subjects=subjects)
         with open_plant(server, home, description(), runner=runner) as plant:
-            plant.ingest(paths[:WARM_UP_FILES])
-            assert verified(plant, runner).is_identical()
-            began = time.perf_counter()
-            plant.ingest(paths[WARM_UP_FILES:])
-            ingest_s = (time.perf_counter() - began) * len(paths) / (len(paths) - WARM_UP_FILES)
-            Path("/proc/self/clear_refs").write_text("5")
-            began = time.perf_counter()
-            report = verified(plant, runner)
-            verify_s = time.perf_counter() - began
-            peak = peak_bytes()
-            assert report.is_identical(), report.differences[:3]
-            assert report.readings == rows
-            print(
-                f"{rows:,} readings: taken in in {ingest_s:.1f} s, verified in {verify_s:.1f} s", flush=True
-            )
-            with plant.connect() as connection:
-                changed = change_bits(connection, plant)
-            found = {each.what for each in verified(plant, runner).differences}
-            return Measured(
-                ingest_s=ingest_s,
-                verify_s=verify_s,
-                peak=peak,
-                changed=len(changed),
-                missed=sorted(changed - found),
-            )
+            yield plant, paths
 
 
 def verified(plant: Plant, runner: Runner) -> VerificationReport:

@@ -349,6 +349,38 @@ def test_subjects_are_listed_by_steps_of_the_index(
     assert [scan for scan in execution.of("segment") if scan.rows_read > 150] == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "rows"),
+    [
+        ("null, 'S07000'", 3),
+        ("'D1', 'S07000'", 1),
+        ("null, 'S0700'", 0),
+        ("null, null, 10, '{S07000,D1}'", 10),
+        ("'D2', null, 10", 10),
+    ],
+)
+def test_one_subject_and_one_page_are_found_without_walking_through_all_subjects(
+    connection: Connection, connect: Callable[[], Connection], arguments: str, rows: int
+) -> None:
+    connection.execute(
+        """
+        insert into disarray.segment (
+            dataset, subject_key, segment_us, segment_end_us, revision, readings, duplicates, conflicts,
+            first_us, last_us, digest, scan_version, run_id
+        )
+        select 'D' || kind, 'S' || lpad(number::text, 5, '0'), 0, 1, 1, 1, 0, 0, 0, 0, '', '', gen_random_uuid()
+        from generate_series(1, 10000) as number, generate_series(1, 3) as kind
+        """
+    )
+    session = connect()
+    statement = f"select count(*) from disarray.list_subjects({arguments})"
+    assert session.execute(statement.encode()).fetchone() == (rows,)
+    execution = execute_explained(session, statement)
+    assert execution.of("segment")
+    assert [scan for scan in execution.scans if scan.rows_read > 150] == []
+    assert execution.buffers < 600
+
+
 def test_a_page_of_a_list_is_read_from_where_it_begins(
     connection: Connection, connect: Callable[[], Connection]
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from disarray.control import blacklist, housekeeping
 from disarray.engine.jobs.compact_job import compact_subjects
 from disarray.queries.readings import readings
+from disarray.store.audit.lake_files import find_misread_segments
 from disarray.worker.housekeeping_settings import DEFAULTS
 from disarray.worker.process.scheduler import Scheduler
 from disarray.worker.upkeep import subject_upkeep
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
     from typing import Any
+
+    import pyarrow as pa
 
 pytestmark = pytest.mark.postgres
 
@@ -123,6 +127,27 @@ def test_a_thousand_files_with_a_reading_each_share_row_groups_and_each_can_stil
         (float(text.split(",")[1]), int(text.split(",")[2])) for text in said
     )
     assert_all_holds(eager)
+
+
+def test_an_audit_decodes_a_shared_row_group_once_for_all_its_files(
+    eager: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    eager.ingest(
+        *(eager.write(f"T1/{number}.csv", "time,watts,good\n" + line(number)) for number in range(40))
+    )
+    eager.keep_house()
+    assert eager.rows(ROW_GROUPS) == [(1,)]
+    decoded: list[int] = []
+    decode = pq.ParquetFile.read_row_groups
+
+    def noted(file: pq.ParquetFile, row_groups: list[int], **given: Any) -> pa.Table:
+        decoded.extend(row_groups)
+        return decode(file, row_groups, **given)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
+    with eager.pool.connection() as connection:
+        assert list(find_misread_segments(connection, eager.place.lake)) == []
+    assert decoded == [0]
 
 
 def test_what_cannot_lie_in_fewer_row_groups_is_left_and_counted(eager: Plant) -> None:

@@ -17,7 +17,7 @@ from disarray.control.audit import Finding
 from disarray.control.snapshots import snapshot
 from disarray.control.verification_runs import subject_keys
 from disarray.errors import DisarrayError, FragmentReadError
-from disarray.kernels.fragments.fragment_reader import FragmentReader, read_fragment
+from disarray.kernels.fragments.fragment_reader import read_fragment
 from disarray.kernels.scanning.digests import digest_readings
 from disarray.model.segments import FIRST_US, LAST_US, datetime_of
 from disarray.store.audit.disagreements import (
@@ -34,6 +34,7 @@ from disarray.store.audit.ends import (
 )
 from disarray.store.audit.ledger import NotedValues
 from disarray.store.audit.meanings import find_wrong_meanings
+from disarray.store.audit.segment_reader import SegmentReader
 from disarray.store.lake_readings import LakeReadings
 from disarray.store.segments import look_up_segments
 from disarray.store.sweeping import list_entries
@@ -114,13 +115,13 @@ def find_orphans(connection: Connection, lake: Lake, *, after: timedelta) -> Ite
 
 def find_misread_segments(connection: Connection, lake: Lake) -> Iterator[Finding]:
     """Segments whose fragments do not give what was written down when they were scanned; reads every reading."""
-    with FragmentReader() as reader:
+    with SegmentReader() as reader:
         for subject_key in subject_keys(connection):
             yield from _misread_segments(connection, lake, subject_key, reader)
 
 
 def _misread_segments(
-    connection: Connection, lake: Lake, subject_key: str, reader: FragmentReader
+    connection: Connection, lake: Lake, subject_key: str, reader: SegmentReader
 ) -> Iterator[Finding]:
     stored = verification.load_subject(connection, subject_key)
     disagreeing = load_disagreements(connection, subject_key)
@@ -153,6 +154,7 @@ def _misread_segments(
         for page in _pages(wanted):
             contents = look_up_segments(connection, dataset, subject_key, segments=page)
             for content in contents.values():
+                reader.next_segment()
                 found_at = f"{name}/{subject_key} {datetime_of(content.entry.segment_us):%Y-%m-%dT%H:%M:%SZ}"
                 try:
                     read = LakeReadings(lake, dataset, reader).read(subject_key, content)

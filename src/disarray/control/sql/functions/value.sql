@@ -361,34 +361,61 @@ set enable_seqscan = off
 as $$
 begin
     return query
-    -- From subject to subject along the index, whatever the length of their histories.
-    with recursive subjects as (
+    -- From subject to subject along the index, whatever the length of their histories; of each dataset as many as are asked
+    -- for, and one more: the first may be the one that p_after names.
+    with recursive datasets as (
         (
-            select
-                known.dataset,
-                known.subject_key
+            select known.dataset
             from segment as known
-            order by
-                known.dataset,
-                known.subject_key
+            order by known.dataset
             limit 1
         )
         union all
-        select
-            following.dataset,
-            following.subject_key
-        from subjects
+        select following.dataset
+        from datasets
         cross join lateral (
-            select
-                known.dataset,
-                known.subject_key
+            select known.dataset
             from segment as known
-            where (known.dataset, known.subject_key) > (subjects.dataset, subjects.subject_key)
-            order by
-                known.dataset,
-                known.subject_key
+            where known.dataset > datasets.dataset
+            order by known.dataset
             limit 1
         ) as following
+    ),
+
+    subjects as (
+        select
+            datasets.dataset,
+            beginning.subject_key,
+            1 as place
+        from datasets
+        cross join lateral (
+            select known.subject_key
+            from segment as known
+            where
+                known.dataset = datasets.dataset
+                and known.subject_key >= coalesce(p_subject_key, p_after[1], '')
+            order by known.subject_key
+            limit 1
+        ) as beginning
+        where p_dataset is null or datasets.dataset = p_dataset
+        union all
+        select
+            subjects.dataset,
+            following.subject_key,
+            subjects.place + 1
+        from subjects
+        cross join lateral (
+            select known.subject_key
+            from segment as known
+            where
+                known.dataset = subjects.dataset
+                and known.subject_key > subjects.subject_key
+            order by known.subject_key
+            limit 1
+        ) as following
+        where
+            p_subject_key is null
+            and subjects.place <= p_limit
     )
 
     select
