@@ -46,8 +46,12 @@ RUNS = (
     Run("disorder", "--rows 4000000 --files 80 --turns 1"),
     Run("many_subjects", "--subjects 50 1000 --late 15 --asked 30"),
     Run("latency", "--changes 20"),
+    Run("base_shift", "--segments 1000 10000 --blocks 128 --repairs 5"),
     Run("read_during_repair", "--days 60 --seconds 5 --turns 2"),
-    Run("late_repair", "--history 1000000 3000000 --classic-rows 300000 --day-rows 2000000 --repairs 5"),
+    Run(
+        "late_repair",
+        "--history 1000000 3000000 --classic-rows 300000 --day-rows 2000000 --segments 500 2000 --repairs 5",
+    ),
     Run("plant_load", needs="a RabbitMQ", only_full=True),
     Run("timescale", needs="a TimescaleDB", only_full=True),
 )

@@ -230,6 +230,10 @@ returns table (segment_us bigint)
 language plpgsql
 stable
 as $$
+declare
+    -- Looked up once: a plan that is kept would read the whole document again for each segment.
+    v_name constant text := p_dataset ->> 'dataset';
+    v_scan_version constant text := p_dataset ->> 'scan_version';
 begin
     return query
     select scanned.segment_us
@@ -237,7 +241,7 @@ begin
         as scanned (segment_us bigint, segment_end_us bigint, revision bigint, readings bigint, digest text)
     left join disarray.segment as known
         on
-            known.dataset = p_dataset ->> 'dataset'
+            known.dataset = v_name
             and known.subject_key = p_subject_key
             and scanned.segment_us = known.segment_us
     where
@@ -246,7 +250,7 @@ begin
         -- A segment of another length is another one, also where it has the same readings: it lies in another block.
         and (known.digest, known.scan_version, known.segment_end_us) is distinct from (
             case when scanned.readings > 0 then scanned.digest end,
-            case when scanned.readings > 0 then p_dataset ->> 'scan_version' end,
+            case when scanned.readings > 0 then v_scan_version end,
             case when scanned.readings > 0 then scanned.segment_end_us end
         );
 end
@@ -261,6 +265,7 @@ language plpgsql
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';
+    v_scan_version constant text := p_dataset ->> 'scan_version';
     v_changed constant bigint[] := array(
         select changed.segment_us
         from disarray.changed_segments(p_subject_key, p_dataset) as changed
@@ -337,7 +342,7 @@ begin
         scanned.first_us,
         scanned.last_us,
         scanned.digest,
-        p_dataset ->> 'scan_version',
+        v_scan_version,
         p_run_id,
         scanned.table_digest
     from json_to_recordset(p_dataset -> 'segments') as scanned (

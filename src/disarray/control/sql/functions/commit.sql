@@ -366,6 +366,7 @@ returns void
 language plpgsql
 as $$
 declare
+    v_name constant text := p_dataset ->> 'dataset';
     v_undecided record;
 begin
     if coalesce(json_array_length(p_dataset -> 'released'), 0) = 0
@@ -424,7 +425,7 @@ begin
         from disarray.moving_file as moving
         where
             moving.subject_key = p_subject_key
-            and moving.dataset = p_dataset ->> 'dataset'
+            and moving.dataset = v_name
             and moving.source_uri = decided.source_uri
             and moving.decision = decided.reason
             and decided.key is distinct from 'release_version'
@@ -445,6 +446,10 @@ returns void
 language plpgsql
 as $$
 declare
+    -- Looked up once: a plan that is kept would read the whole document again for each fragment.
+    v_name constant text := p_dataset ->> 'dataset';
+    v_parse_version constant text := p_dataset ->> 'parse_version';
+    v_parked_before constant bigint := (p_dataset ->> 'parked_before')::bigint;
     v_released bigint;
     v_restored bigint;
     v_has_hook constant boolean := disarray.has_hook('quarantine');
@@ -454,7 +459,7 @@ begin
         v_waited := disarray.parked_uris(p_subject_key, p_dataset);
     end if;
     -- What takes the place of released readings counts, and what takes that of rejected ones does not.
-    if (p_dataset ->> 'parked_before')::bigint <> (
+    if v_parked_before <> (
         select count(*)
         from json_array_elements_text(p_dataset -> 'dropped') as gone (fragment_id)
         inner join disarray.fragment as known on gone.fragment_id::bigint = known.fragment_id
@@ -517,7 +522,7 @@ begin
         and known.withdrawn_state is not null
         -- But where a commit of its own restores it, or this one is such a commit.
         and (
-            (known.dataset = p_dataset ->> 'dataset' and known.subject_key = p_subject_key)
+            (known.dataset = v_name and known.subject_key = p_subject_key)
             or not exists (
                 select
                 from disarray.moving_file as moving
@@ -526,7 +531,7 @@ begin
                     and moving.decision is not null
                     and (moving.dataset, moving.subject_key) in (
                         (known.dataset, known.subject_key),
-                        (p_dataset ->> 'dataset', p_subject_key)
+                        (v_name, p_subject_key)
                     )
             )
         );
@@ -542,7 +547,7 @@ begin
         contradicts
     )
     select
-        p_dataset ->> 'dataset',
+        v_name,
         p_subject_key,
         added.segment_us,
         added.source_uri,
@@ -555,7 +560,7 @@ begin
         added.cut_position,
         added.first_us,
         added.last_us,
-        p_dataset ->> 'parse_version',
+        v_parse_version,
         added.state,
         added.digest,
         added.first_row,
@@ -599,6 +604,7 @@ set enable_seqscan = off
 as $$
 declare
     v_name constant text := p_dataset ->> 'dataset';
+    v_scan_version constant text := p_dataset ->> 'scan_version';
     -- More are not named: whoever follows takes all from the first on.
     v_names_segments constant boolean := not p_is_redefined and cardinality(p_segments) <= 1000;
     v_to timestamptz := 'infinity';
@@ -611,7 +617,7 @@ begin
         from disarray.metric as defined
         where
             defined.dataset = v_name
-            and defined.scan_version = p_dataset ->> 'scan_version'
+            and defined.scan_version = v_scan_version
     ) and not p_is_redefined then
         select disarray.instant_of(max(scanned.segment_end_us))
         into v_to

@@ -952,6 +952,8 @@ begin
                 and own.channel = series.channel
                 and own.segment_us >= series.block_us
                 and own.segment_us < series.frontier_us
+            -- Without it this was joined by reading all summaries of the subject.
+            offset 0
         ) as summary
         where
             p_restates is not null
@@ -1032,11 +1034,11 @@ begin
             block.first_us,
             coalesce(opening.first_reading_us, opening.segment_us) as first_reading_us,
             least(coalesce(closing.last_reading_us, closing.segment_us), coalesce(closing.reset_us, tail.first_reading_us) - 1) as last_readable_us,
-            pointed.last_reading_us as first_until_us,
-            pointed.first_float,
-            pointed.first_int,
-            pointed.total_float as first_total_float,
-            pointed.total_int as first_total_int,
+            case when opening.is_pointed then opening.last_reading_us else pointed.last_reading_us end as first_until_us,
+            case when opening.is_pointed then opening.first_float else pointed.first_float end as first_float,
+            case when opening.is_pointed then opening.first_int else pointed.first_int end as first_int,
+            case when opening.is_pointed then opening.total_float else pointed.total_float end as first_total_float,
+            case when opening.is_pointed then opening.total_int else pointed.total_int end as first_total_int,
             closing.total_float,
             closing.total_int,
             block.old_base_float,
@@ -1055,7 +1057,14 @@ begin
         cross join lateral (
             select
                 own.segment_us,
-                own.first_reading_us
+                own.first_reading_us,
+                own.last_reading_us,
+                own.first_float,
+                own.first_int,
+                own.total_float,
+                own.total_int,
+                -- Nearly always the first point of a block is in its first segment.
+                own.piece = 0 and own.first_us is not distinct from block.first_us and own.first_us is not null as is_pointed
             from disarray.segment_summary as own
             where
                 own.dataset = p_dataset
@@ -1078,6 +1087,8 @@ begin
                 and own.channel = block.channel
                 and own.segment_us = block.head_segment_us
                 and own.piece = 0
+            -- There is one at most. Without a limit these two were joined by reading all summaries of the subject.
+            limit 1
         ) as closing
         left join lateral (
             select own.first_reading_us
@@ -1089,6 +1100,7 @@ begin
                 and own.channel = block.channel
                 and own.segment_us = block.head_segment_us
                 and own.piece = 1
+            limit 1
         ) as tail on true
         left join lateral (
             select own.*
@@ -1100,6 +1112,7 @@ begin
                 and own.channel = block.channel
                 and own.segment_us <= block.first_us
                 and own.piece = 0
+                and not opening.is_pointed
             order by own.segment_us desc
             limit 1
         ) as pointed on true

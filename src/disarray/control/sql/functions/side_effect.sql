@@ -197,22 +197,26 @@ comment on function disarray.counted(bigint, text) is 'A number and its noun.';
 
 create function disarray.parked_uris(p_subject_key text, p_dataset json)
 returns text[]
-language sql
+language plpgsql
 stable
 as $$
-select array(
-    select distinct parked.source_uri
-    from disarray.fragment as parked
-    where
-        parked.subject_key = p_subject_key
-        and parked.dataset = p_dataset ->> 'dataset'
-        and parked.state = 'parked'
-        and parked.source_uri in (
-            select added.source_uri
-            from json_to_recordset(p_dataset -> 'added') as added (source_uri text, state text)
-            where added.state = 'parked'
-        )
-)
+declare
+    v_name constant text := p_dataset ->> 'dataset';
+begin
+    return array(
+        select distinct parked.source_uri
+        from disarray.fragment as parked
+        where
+            parked.subject_key = p_subject_key
+            and parked.dataset = v_name
+            and parked.state = 'parked'
+            and parked.source_uri in (
+                select added.source_uri
+                from json_to_recordset(p_dataset -> 'added') as added (source_uri text, state text)
+                where added.state = 'parked'
+            )
+    );
+end
 $$;
 comment on function disarray.parked_uris(text, json) is 'Of the files of which a commit parks readings, those that have some in quarantine now.';
 
