@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from disarray.kernels.parsing.columns import stamps_of
 from disarray.kernels.parsing.rejects import RejectReason
+from disarray.kernels.parsing.zones import END_EVENT_US, FIRST_EVENT_US
 from disarray.kernels.reading.outcome import ReadStatus
 from disarray.model.description.format import ColumnType, FileKind, Format, LayoutKind, TimeLayout
 from disarray.model.seam import Change
@@ -81,3 +83,49 @@ def test_timestamp_columns_may_be_typed_or_numbers_by_their_layout(tmp_path: Pat
     desk.read()
     assert desk.values("at") == [START, None]
     assert desk.values("then") == [datetime(1970, 1, 1, 0, 0, 7, tzinfo=UTC), None]
+
+
+@pytest.mark.parametrize("zone", [None, "UTC", "Nowhere/Atall"])
+@pytest.mark.parametrize("far", [1 << 62, -(1 << 62), (1 << 62) + 1])
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+def test_an_instant_beyond_any_date_is_one_reject_that_can_be_shown(
+    desk: Desk, unit: Literal["ms", "us", "ns"], far: int, zone: str | None
+) -> None:
+    if unit == "ns" and far > 0:
+        far = (1 << 63) - 1  # in the year 2262, which is a date
+    near = pa.array([START], pa.timestamp("us")).cast(pa.timestamp(unit)).cast(pa.int64())[0].as_py()
+    time = pa.array([near, far, near], pa.int64()).cast(pa.timestamp(unit, zone))
+    outcome = write(desk, count=[1, 2, 3], time=time, value=[1.0, 2.0, 3.0]).read()
+    assert outcome.status is ReadStatus.READ, outcome.message
+    assert desk.times()[0] == desk.times()[-1] == int(START.timestamp()) * 1_000_000
+    if unit != "ns":
+        assert desk.values() == [1.0, 3.0]
+        assert outcome.rejects_by_reason == {RejectReason.TIME_OUT_OF_RANGE: 1}
+        assert "'count': 2" in outcome.rejects[0].sample
+
+
+def test_seconds_and_milliseconds_beyond_any_date_do_not_come_round_to_one() -> None:
+    for unit in ("s", "ms"):
+        far = pa.array([1 << 62, -(1 << 62), 0, None], pa.int64()).cast(pa.timestamp(unit))
+        stamps = stamps_of(far)
+        assert stamps.ok.tolist() == [True, True, True, False]
+        assert stamps.us[0] > END_EVENT_US
+        assert stamps.us[1] < FIRST_EVENT_US
+        assert stamps.us[2] == 0
+
+
+def test_a_reject_beside_a_stamp_to_the_nanosecond_can_be_shown(desk: Desk) -> None:
+    time = pa.array([1_704_067_200_000_000_001] * 2, pa.timestamp("ns", "UTC"))
+    outcome = write(desk, count=[1, 2], time=time, value=[float("nan"), 2.0]).read()
+    assert desk.values() == [2.0]
+    assert outcome.rejects_by_reason == {RejectReason.NONFINITE: 1}
+
+
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_a_timestamp_column_beyond_any_date_is_a_bad_time(tmp_path: Path, unit: Literal["ms", "us"]) -> None:
+    spec = spec_of(column("at", ColumnType.TIMESTAMP), fmt=SPEC.format)
+    at = pa.array([0, 1 << 62], pa.int64()).cast(pa.timestamp(unit, "UTC"))
+    desk = write(Desk(tmp_path, spec), time=[START, START], at=at)
+    outcome = desk.read()
+    assert desk.values("at") == [datetime(1970, 1, 1, tzinfo=UTC)]
+    assert outcome.rejects_by_reason == {RejectReason.BAD_TIME: 1}

@@ -20,6 +20,7 @@ from disarray.kernels.parsing.readings import count_dispositions, place_in_time
 from disarray.kernels.parsing.rejects import RejectLog, RejectReason
 from disarray.kernels.parsing.times import StampColumn, parse_stamps
 from disarray.kernels.reading.blocks import BlockReader, ReadCost
+from disarray.kernels.reading.parquet_cells import row_sample
 from disarray.kernels.reading.parquet_pages import check_footer, page_sizes
 from disarray.kernels.reading.splitting import Splitter
 from disarray.kernels.reading.stretches import Stretch, builder_for, greatest, least
@@ -192,7 +193,7 @@ class _RowReader:
             fresh = rows[dispositions[rows] == Disposition.KEPT]
             dispositions[fresh] = Disposition.REJECTED
             for row in fresh.tolist():
-                sample = str(batch.slice(row, 1).to_pylist()[0]).encode()
+                sample = row_sample(batch, row)
                 number = first_row + row
                 self.log.add(reason, line=number + 1, offset=number, raw=sample, column=column)
 
