@@ -3,6 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -10,13 +11,16 @@ import pytest
 from disarray.kernels.parsing.columns import stamps_of
 from disarray.kernels.parsing.rejects import RejectReason
 from disarray.kernels.parsing.zones import END_EVENT_US, FIRST_EVENT_US
+from disarray.kernels.reading.file_reader import read_file
 from disarray.kernels.reading.outcome import ReadStatus
+from disarray.kernels.reading.parquet_cells import undecodable_rows, without_cells
 from disarray.model.description.format import ColumnType, FileKind, Format, LayoutKind, TimeLayout
 from disarray.model.seam import Change
-from tests.kernels.conftest import Desk, column, spec_of
+from tests.kernels.conftest import Desk, column, read_fragments, spec_of
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from typing import Any
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 SPEC = spec_of(
@@ -129,3 +133,68 @@ def test_a_timestamp_column_beyond_any_date_is_a_bad_time(tmp_path: Path, unit: 
     outcome = desk.read()
     assert desk.values("at") == [datetime(1970, 1, 1, tzinfo=UTC)]
     assert outcome.rejects_by_reason == {RejectReason.BAD_TIME: 1}
+
+
+NOT_UTF8 = [b"caf\xe9", b"\xed\xa0\x80", b"\xc0\x80", b"\xf5\x80\x80\x80", b"cut off \xe2\x82"]
+TEXT_TYPES = [
+    pa.string(),
+    pa.large_string(),
+    pa.binary(),
+    pa.large_binary(),
+    pa.string_view(),
+    pa.binary_view(),
+]
+
+
+def raw_texts(cells: list[bytes | None], kind: pa.DataType) -> pa.Array[Any]:
+    """Text as a careless writer makes it: what the type promises of its bytes is not looked at."""
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return pa.Array.from_buffers(kind, len(cells), pa.array(cells, pa.large_binary()).buffers())
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.Array.from_buffers(kind, len(cells), pa.array(cells, pa.binary()).buffers())
+    return pa.Array.from_buffers(kind, len(cells), pa.array(cells, pa.binary_view()).buffers())
+
+
+@pytest.mark.parametrize("in_dictionary", [True, False], ids=["dictionary", "plain"])
+@pytest.mark.parametrize("kind", TEXT_TYPES, ids=str)
+@pytest.mark.parametrize("role", ["column", "channel", "subject", "time", "number"])
+def test_text_that_is_not_utf_8_is_rejected_wherever_it_stands(
+    tmp_path: Path, role: str, kind: pa.DataType, in_dictionary: bool
+) -> None:
+    more: dict[str, Any] = {"channel": {"channel": "text"}, "subject": {"subject_column": "text"}}.get(
+        role, {}
+    )
+    bound = column("text", ColumnType.FLOAT64 if role == "number" else ColumnType.STRING, nullable=True)
+    spec = spec_of(
+        *(() if role == "time" else (bound,)),
+        column("count", ColumnType.INT64),
+        fmt=SPEC.format,
+        time=("text" if role == "time" else "time",),
+        **more,
+    )
+    good: list[bytes | None] = [b"2024-01-01T00:00:00Z" if role == "time" else b"3"] * 3
+    if role == "column":
+        good = [None, "caf\u00e9".encode(), b""]
+    cells = [cell for each in zip(NOT_UTF8, [*good, good[0], good[0]], strict=True) for cell in each]
+    desk = Desk(tmp_path, spec)
+    table = pa.table({"text": raw_texts(cells, kind), "count": list(range(10)), "time": [START] * 10})
+    pq.write_table(table, desk.path, use_dictionary=in_dictionary)
+    writer = desk.writer()
+    outcome = read_file(desk.request(), writer)
+    writer.close()
+    assert outcome.status is ReadStatus.READ, outcome.message
+    assert outcome.rejects_by_reason == {RejectReason.UNDECODABLE: len(NOT_UTF8)}
+    assert {each.line for each in outcome.rejects} == {1, 3, 5, 7, 9}
+    assert all("\\x" in each.sample for each in outcome.rejects)
+    fragments = [*outcome.fragments, *(each for part in outcome.parts or () for each in part.fragments)]
+    kept = read_fragments(fragments, spec).to_pylist()
+    assert sorted(row["count"] for row in kept) == [1, 3, 5, 7, 9]
+    if role == "column":
+        assert {row["text"] for row in kept} == {None, "caf\u00e9"}
+
+
+def test_bad_text_is_told_by_row_also_where_the_column_is_a_slice() -> None:
+    array = raw_texts([b"x\xff", b"fine", None, b"y\xff", "\u00e9".encode()], pa.string()).slice(1)
+    assert undecodable_rows(array).tolist() == [2]
+    assert undecodable_rows(array.slice(0, 2)).tolist() == []
+    assert without_cells(array, np.array([2])).to_pylist() == ["fine", None, None, "\u00e9"]
