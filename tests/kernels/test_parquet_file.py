@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -198,3 +202,23 @@ def test_bad_text_is_told_by_row_also_where_the_column_is_a_slice() -> None:
     assert undecodable_rows(array).tolist() == [2]
     assert undecodable_rows(array.slice(0, 2)).tolist() == []
     assert without_cells(array, np.array([2])).to_pylist() == ["fine", None, None, "\u00e9"]
+
+
+def test_a_column_whose_name_is_no_text_fails_the_file_plainly(desk: Desk) -> None:
+    write(desk, count=[1], time=[START], value=[1.0])
+    desk.path.write_bytes(desk.path.read_bytes().replace(b"count", b"coun\xff"))
+    outcome = read_file(desk.request(), desk.writer())
+    assert outcome.status is ReadStatus.FAILED
+    assert (outcome.message or "").startswith("is not a whole Parquet file")
+
+
+def test_mutated_files_fail_plainly(tmp_path: Path) -> None:
+    count = int(os.environ.get("DISARRAY_TEST_MUTATIONS", "300"))
+    asked = [sys.executable, "-m", "tests.kernels.mutated_parquet", str(tmp_path), "0", str(count)]
+    told = subprocess.run(asked, capture_output=True, text=True, check=False)
+    last = tmp_path / "last"
+    assert told.returncode == 0, f"{last.read_text() if last.exists() else 'no file'}: {told.stderr}"
+    found = json.loads(told.stdout)
+    assert found["faults"] == {}
+    # What the rows of a file may unpack to, whatever its size, and the program itself.
+    assert found["bytes"] < 1 << 30

@@ -113,7 +113,8 @@ def _batches(spec: ReadSpec, descriptor: int, size: int) -> Iterator[pa.RecordBa
                             "files if it is none"
                         )
                     yield batch
-    except (pa.ArrowException, OSError, MemoryError) as error:
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
+        # The last of them is about the name of a column.
         raise UnreadableFileError(f"is not a whole Parquet file: {error}") from error
 
 
@@ -143,7 +144,10 @@ def _decoded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The same rows with their text written out, in pieces: a dictionary of one long text stands for any amount."""
     lengths = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
-        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+        if not pa.types.is_dictionary(column.type):
+            continue
+        _check_indexes(column)
+        if len(column.dictionary):
             of_each = pc.binary_length(column.dictionary).fill_null(0).to_numpy(zero_copy_only=False)
             lengths += of_each[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     start, upto = 0, np.cumsum(lengths)
@@ -157,6 +161,16 @@ def _decoded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         ]
         yield pa.record_batch(columns, names=batch.schema.names)
         start = end
+
+
+def _check_indexes(column: pa.DictionaryArray[Any]) -> None:
+    """Of a damaged page they may be anything, and Arrow takes them as they come."""
+    edges = pc.min_max(column.indices).as_py()
+    if edges["max"] is not None and not 0 <= edges["min"] <= edges["max"] < len(column.dictionary):
+        raise UnreadableFileError(
+            f"is not a whole Parquet file: its pages name entries {edges['min']} to {edges['max']} of a dictionary of "
+            f"{len(column.dictionary)}"
+        )
 
 
 def _of_good_size(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
