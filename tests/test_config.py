@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from psycopg.pq import Conninfo
 
 from disarray.config import FILE_NAME, default_config, load, redact
 from disarray.errors import ConfigError, SpecError
@@ -176,6 +177,12 @@ def test_a_file_in_another_encoding_is_refused(tmp_path: Path) -> None:
         "postgresql://db/lab?p%61ssword=s3cret&sslmode=require",
         "postgresql://db/lab?oauth_client_secret=s3cret",
         "host=db oauth_client_secret=s3cret dbname=lab",
+        "postgresql://alice@db/lab?scram_client_key=s3cret&sslmode=require",
+        "postgresql://alice@db/lab?sslmode=require&scram_server_key=s3cret",
+        "postgresql://alice@db/lab?scram%5Fclient_key=s3cret",
+        "host=db scram_client_key=s3cret dbname=lab",
+        "host=db scram_server_key = 's3cret' dbname=lab",
+        "host=db sslpassword=s3cret dbname=lab",
         "postgresql://alice:a s3cret\n@db/lab",
         "-Djavax.net.ssl.keyStorePassword=s3cret -Xmx1g",
         'org.apache.kafka.PlainLoginModule required password="a s3cret"',
@@ -194,6 +201,8 @@ def test_no_form_of_password_is_shown(dsn: str) -> None:
         "postgresql://postgres@/disarray?host=/tmp/disarray-1",
         "postgresql://alice@db:5432/lab",
         "host=db dbname=lab passfile=/etc/pass",
+        "host=db sslkey=/etc/client.key require_auth=scram-sha-256 oauth_client_id=lab",
+        "postgresql://db/lab?sslkey=/etc/client.key&require_auth=scram-sha-256&oauth_client_id=lab",
     ],
 )
 def test_a_dsn_without_password_is_shown_as_it_is(dsn: str) -> None:
@@ -220,6 +229,22 @@ def test_secrets_of_spark_are_known_by_their_names(tmp_path: Path, name: str) ->
     settings = {setting.name: setting for setting in load(tmp_path, environment={}).settings}
     assert settings[f"spark.{name}"].shown == "********"
     assert settings["spark.master"].shown == "local[2]"
+
+
+def test_every_parameter_that_libpq_calls_a_secret_is_hidden() -> None:
+    # Those that it does not print, and the keys of SCRAM, which it marks as for developers: whoever has one can log in.
+    secrets = {
+        option.keyword.decode()
+        for option in Conninfo.get_defaults()
+        if b"*" in option.dispchar or option.keyword.startswith(b"scram_")
+    }
+    assert "sslpassword" in secrets
+    shown = [
+        redact(dsn)
+        for name in secrets
+        for dsn in (f"host=db {name}=s3cret", f"postgresql://db/lab?{name}=s3cret")
+    ]
+    assert [each for each in shown if "s3cret" in each] == []
 
 
 def test_what_surrounds_a_password_stays_readable() -> None:

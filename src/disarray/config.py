@@ -31,7 +31,7 @@ _HIDDEN = "********"
 # Settings of others, Spark's above all, are known by their names alone; a name too many does no harm.
 _SECRET_NAME = re.compile(
     r"secret|passw|passphrase|(^|[._-])(pass|pat|sas)($|[._-])|token|credential|"
-    r"(access|account|private|api|signing|encryption).?key",
+    r"(access|account|private|api|signing|encryption|scram_client|scram_server).?key",
     re.IGNORECASE,
 )
 
@@ -266,7 +266,7 @@ def redact(dsn: str) -> str:
     dsn = re.sub(r"(://[^:/?#@]*):.*@", rf"\1:{_HIDDEN}@", dsn, flags=re.DOTALL)
     dsn = re.sub(r"([?&])([^=&]*)=([^&]*)", _redacted_parameter, dsn)
     return re.sub(
-        r"""(?<![?&\w])(\w*(?:passw|secret)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|"[^"]*"?|(?:\\.|[^\s\\])+)""",
+        r"""(?<![?&\w])(\w*(?:passw|secret|scram_(?:client|server)_key)\w*\s*=\s*)('(?:[^'\\]|\\.)*'?|"[^"]*"?|(?:\\.|[^\s\\])+)""",
         rf"\1{_HIDDEN}",
         dsn,
         flags=re.IGNORECASE | re.DOTALL,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import timedelta
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
@@ -183,31 +184,107 @@ def test_other_subjects_flow_while_a_suspect_runs_alone(stage: Stage) -> None:
         other.complete()
 
 
-def test_subjects_that_somebody_invented_do_not_keep_one_with_numbers_waiting(stage: Stage) -> None:
+def make_known(stage: Stage, subjects: Iterable[str]) -> None:
+    stage.watcher.execute(
+        "insert into disarray.subject (subject_key, first_seen_at, has_numbers) select unnest(%s::text[]), now(), true",
+        (list(subjects),),
+    )
+
+
+@pytest.fixture(params=[0, 1], ids=["even fence", "odd fence"])
+def fences_taken(stage: Stage, request: pytest.FixtureRequest) -> int:
+    """Claims of before: whose turn it is follows from how many there were."""
+    count = 100 + int(request.param)
+    stage.watcher.execute("select setval('disarray.fence_seq', %s)", (count,))
+    return count
+
+
+SIZES = pytest.mark.parametrize("max_subjects", [1, 2, 8, 64])
+
+
+@SIZES
+@pytest.mark.usefixtures("fences_taken")
+def test_subjects_that_somebody_invented_do_not_keep_one_with_numbers_waiting(
+    stage: Stage, max_subjects: int
+) -> None:
     flow = Flow(stage, worker_count=1)
     [worker] = flow.workers
-    stage.watcher.execute(
-        "insert into disarray.subject (subject_key, first_seen_at, has_numbers) values ('HONEST', now(), true)"
-    )
+    make_known(stage, ["HONEST"])
     flow.feed([f"INVENTED{number}" for number in range(200)])
     flow.feed(["HONEST"])
-    served = [subject for _ in range(4) for subject in flow.served(worker, FetchPolicy(give_way_batches=1))]
+    policy = FetchPolicy(limit=max_subjects, max_subjects=max_subjects, give_way_batches=1)
+    served: list[str] = []
+    while len(served) < 2:
+        flow.served(worker, policy)
+        served += [item.subject_key for item in worker.items]
     assert "HONEST" in served[:2]
 
 
-def test_a_newcomer_is_not_kept_waiting_by_those_that_have_numbers(stage: Stage) -> None:
+@SIZES
+@pytest.mark.usefixtures("fences_taken")
+def test_a_newcomer_is_not_kept_waiting_by_those_that_have_numbers(stage: Stage, max_subjects: int) -> None:
     flow = Flow(stage, worker_count=1)
     [worker] = flow.workers
-    known = [f"TOOL{number}" for number in range(50)]
-    for subject in known:
-        stage.watcher.execute(
-            "insert into disarray.subject (subject_key, first_seen_at, has_numbers) values (%s, now(), true)",
-            (subject,),
-        )
+    known = [f"TOOL{number}" for number in range(200)]
+    make_known(stage, known)
+    policy = FetchPolicy(limit=max_subjects, max_subjects=max_subjects, give_way_batches=1)
     flow.feed(known)
-    flow.feed(["NEW"])
-    served = [subject for _ in range(4) for subject in flow.served(worker, FetchPolicy(give_way_batches=1))]
-    assert "NEW" in served[:2]
+    for number in range(4):
+        flow.feed([f"NEW{number}"])
+        served: list[str] = []
+        while len(served) < 2:
+            flow.served(worker, policy)
+            served += [item.subject_key for item in worker.items]
+            flow.feed(known)
+        assert f"NEW{number}" in served[:2]
+
+
+@pytest.mark.parametrize("sizes", [(1,), (2,), (64,), (1, 1), (1, 2), (5, 8, 64)], ids=str)
+@pytest.mark.parametrize("holds_one", [False, True], ids=["nothing held", "one held"])
+@pytest.mark.usefixtures("fences_taken")
+def test_known_subjects_and_newcomers_take_turns_whoever_claims_and_how_many_at_once(
+    stage: Stage, sizes: tuple[int, ...], holds_one: bool
+) -> None:
+    flow = Flow(stage, worker_count=len(sizes))
+    busy = [f"BUSY{number}" for number, size in enumerate(sizes) if holds_one and size > 1]
+    known = [f"TOOL{number:03}" for number in range(100)]
+    make_known(stage, [*busy, *known])
+    policies = [FetchPolicy(limit=2 * size, max_subjects=size, give_way_batches=1000) for size in sizes]
+    # Each of those that claim several stays on one, which takes no fence again.
+    for subject in busy:
+        flow.feed([subject])
+        assert flow.served(flow.workers[int(subject[4:])], FetchPolicy()) == {subject}
+    flow.feed([*known, *(f"NEW{number:03}" for number in range(100))])
+    in_turn: list[bool] = []
+    while len(in_turn) < 150:
+        for worker, policy in zip(flow.workers, policies, strict=True):
+            flow.feed(busy)
+            flow.served(worker, policy)
+            free = {item.fence: item.subject_key for item in worker.items if item.subject_key not in busy}
+            in_turn += [free[fence] in known for fence in sorted(free)]
+    pairs = set(pairwise(in_turn[:150]))
+    assert pairs == {(True, False), (False, True)}
+
+
+@pytest.mark.parametrize("max_subjects", [1, 2, 5, 64])
+@pytest.mark.usefixtures("fences_taken")
+def test_turns_of_the_backfill_lane_take_no_more_from_one_side_than_from_the_other(
+    stage: Stage, max_subjects: int
+) -> None:
+    flow = Flow(stage, worker_count=1)
+    [worker] = flow.workers
+    known = [f"TOOL{number:03}" for number in range(150)]
+    make_known(stage, known)
+    flow.feed_backfill([f"OLD{number}" for number in range(100)])
+    flow.feed([*known, *(f"NEW{number:03}" for number in range(150))])
+    policy = FetchPolicy(limit=2 * max_subjects, max_subjects=max_subjects)
+    live: list[str] = []
+    while len(live) < 120:
+        flow.served(worker, policy)
+        live += [item.subject_key for item in worker.items if item.lane is Lane.LIVE]
+    # Two of the same side around a turn of the backfill lane, never three.
+    sides = [subject in known for subject in live[:120]]
+    assert all(len(set(sides[at : at + 3])) == 2 for at in range(118))
 
 
 def test_a_live_file_is_never_behind_a_thousand_backfill_orders(stage: Stage) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.postgres
 
-# What `verify` recomputes from the sources and compares; tests/engine/test_verification.py shows that it does.
+# What `verify` recomputes from the sources and compares; tests/engine/test_verified_columns.py changes each.
 # A base is stored in two parts, of the segment within its block and of the block: verify sees their sum.
 VERIFIED: dict[str, Comparison] = {"segment": SEGMENTS, "segment_summary": SUMMARIES, "rollup": ROLLUP_PARTS}
 # A block holds columns of parts: they are compared part by part, and the database wants as many of one as of another.

@@ -31,6 +31,9 @@ ARROW_TYPES: dict[ColumnType, pa.DataType] = {
 }
 
 
+_COARSE_UNITS_US = {"s": 1_000_000, "ms": 1_000}
+
+
 @dataclass(frozen=True, slots=True)
 class FinishedColumn:
     """Values of the declared type; rows in `doubtful` (None: no row) have to be read exactly."""
@@ -81,7 +84,18 @@ def stamps_of(array: pa.Array[Any]) -> StampColumn:
         us = array.view(pa.int64()).to_numpy()
         return StampColumn(us, np.full(len(us), array.type.tz is None), np.ones(len(us), dtype=np.bool_))
     ok = array.is_valid().to_numpy(zero_copy_only=False)
-    us = array.cast(pa.timestamp("us", tz=array.type.tz), safe=False).cast(pa.int64()).fill_null(0).to_numpy()
+    if array.type.unit in _COARSE_UNITS_US:
+        # Multiplied as it is, an instant far beyond any date would come round to a year that may well be ours.
+        unit_us = _COARSE_UNITS_US[array.type.unit]
+        furthest = np.iinfo(np.int64).max // unit_us
+        us = np.clip(array.cast(pa.int64()).fill_null(0).to_numpy(), -furthest, furthest) * unit_us
+    else:
+        us = (
+            array.cast(pa.timestamp("us", tz=array.type.tz), safe=False)
+            .cast(pa.int64())
+            .fill_null(0)
+            .to_numpy()
+        )
     return StampColumn(us, np.full(len(us), array.type.tz is None), ok)
 
 

@@ -20,6 +20,7 @@ from disarray.kernels.parsing.readings import count_dispositions, place_in_time
 from disarray.kernels.parsing.rejects import RejectLog, RejectReason
 from disarray.kernels.parsing.times import StampColumn, parse_stamps
 from disarray.kernels.reading.blocks import BlockReader, ReadCost
+from disarray.kernels.reading.parquet_cells import row_sample, undecodable_rows, without_cells
 from disarray.kernels.reading.parquet_pages import check_footer, page_sizes
 from disarray.kernels.reading.splitting import Splitter
 from disarray.kernels.reading.stretches import Stretch, builder_for, greatest, least
@@ -112,7 +113,8 @@ def _batches(spec: ReadSpec, descriptor: int, size: int) -> Iterator[pa.RecordBa
                             "files if it is none"
                         )
                     yield batch
-    except (pa.ArrowException, OSError, MemoryError) as error:
+    except (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError) as error:
+        # The last of them is about the name of a column.
         raise UnreadableFileError(f"is not a whole Parquet file: {error}") from error
 
 
@@ -142,7 +144,10 @@ def _decoded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The same rows with their text written out, in pieces: a dictionary of one long text stands for any amount."""
     lengths = np.zeros(batch.num_rows, dtype=np.int64)
     for column in batch.columns:
-        if pa.types.is_dictionary(column.type) and len(column.dictionary):
+        if not pa.types.is_dictionary(column.type):
+            continue
+        _check_indexes(column)
+        if len(column.dictionary):
             of_each = pc.binary_length(column.dictionary).fill_null(0).to_numpy(zero_copy_only=False)
             lengths += of_each[column.indices.fill_null(0).to_numpy(zero_copy_only=False)]
     start, upto = 0, np.cumsum(lengths)
@@ -156,6 +161,16 @@ def _decoded(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         ]
         yield pa.record_batch(columns, names=batch.schema.names)
         start = end
+
+
+def _check_indexes(column: pa.DictionaryArray[Any]) -> None:
+    """Of a damaged page they may be anything, and Arrow takes them as they come."""
+    edges = pc.min_max(column.indices).as_py()
+    if edges["max"] is not None and not 0 <= edges["min"] <= edges["max"] < len(column.dictionary):
+        raise UnreadableFileError(
+            f"is not a whole Parquet file: its pages name entries {edges['min']} to {edges['max']} of a dictionary of "
+            f"{len(column.dictionary)}"
+        )
 
 
 def _of_good_size(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -182,20 +197,27 @@ class _RowReader:
     first_us: int | None = None
     last_us: int | None = None
 
-    def take(self, batch: pa.RecordBatch) -> None:
+    def take(self, taken: pa.RecordBatch) -> None:
         spec = self.request.spec
-        binding = bind_header(spec, tuple(batch.schema.names), {})
-        dispositions = np.zeros(batch.num_rows, dtype=np.uint8)
+        binding = bind_header(spec, tuple(taken.schema.names), {})
+        dispositions = np.zeros(taken.num_rows, dtype=np.uint8)
         first_row = self.counts.seen
 
         def reject(rows: NDArray[np.int64], reason: RejectReason, column: str | None = None) -> None:
             fresh = rows[dispositions[rows] == Disposition.KEPT]
             dispositions[fresh] = Disposition.REJECTED
             for row in fresh.tolist():
-                sample = str(batch.slice(row, 1).to_pylist()[0]).encode()
+                sample = row_sample(taken, row)
                 number = first_row + row
                 self.log.add(reason, line=number + 1, offset=number, raw=sample, column=column)
 
+        names = {bound.cell: bound.column.name for bound in binding.columns}
+        cells = []
+        for at, cell in enumerate(map(_plain, taken.columns)):
+            undecodable = undecodable_rows(cell)
+            reject(undecodable, RejectReason.UNDECODABLE, names.get(at))
+            cells.append(without_cells(cell, undecodable))
+        batch = pa.record_batch(cells, names=taken.schema.names)
         stamps = _stamps(batch, spec, binding)
         reject(np.flatnonzero(~stamps.ok), RejectReason.BAD_TIME)
         columns: list[pa.Array[Any]] = []
@@ -245,6 +267,15 @@ class _RowReader:
         self.counts += LineCounts(
             seen=len(dispositions), kept=counts[Disposition.KEPT], rejected=counts[Disposition.REJECTED]
         )
+
+
+def _plain(array: pa.Array[Any]) -> pa.Array[Any]:
+    """The same values without what a program of the writer knows of them."""
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
+        return array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    return array
 
 
 def _stamps(batch: pa.RecordBatch, spec: ReadSpec, binding: Binding) -> StampColumn:

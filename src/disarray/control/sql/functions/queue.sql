@@ -257,7 +257,7 @@ begin
         for update of lock, subject skip locked
     loop
         if v_held.has_work and v_held.had_its_share then
-            v_others_wait := coalesce(v_others_wait, disarray.next_subject('live', p_subject_patterns, p_now, '{}', '{}') is not null);
+            v_others_wait := coalesce(v_others_wait, disarray.next_subject('live', p_subject_patterns, p_now, '{}', '{}', 0) is not null);
         end if;
         if v_held.has_work and not (v_held.had_its_share and v_others_wait) then
             held := held || v_held.subject_key;
@@ -329,23 +329,25 @@ declare
     v_held text[] := array(select held.subject_key from unnest(p_held) as held (subject_key) where not held.subject_key = any(p_passed));
     v_lanes disarray.ingest_queue_lane[] := case when p_turn_number is null then '{live}' else '{live,backfill}' end;
     v_is_turn_of_backfill boolean;
+    v_fences_to_come integer := 0;
 begin
     while cardinality(v_chosen) < p_count and cardinality(v_lanes) > 0
     loop
         v_is_turn_of_backfill := (p_turn_number + cardinality(v_chosen) + 1) % disarray.backfill_turns() = 0;
         lane := case when v_is_turn_of_backfill and 'backfill' = any(v_lanes) then 'backfill' else v_lanes[1] end;
         if lane = 'backfill' then
-            subject_key := disarray.next_subject('backfill', p_subject_patterns, p_now, p_passed_in_backfill || v_chosen, p_kept);
+            subject_key := disarray.next_subject('backfill', p_subject_patterns, p_now, p_passed_in_backfill || v_chosen, p_kept, v_fences_to_come);
         elsif cardinality(v_held) > 0 then
             subject_key := v_held[1];
             v_held := v_held[2:];
         else
-            subject_key := disarray.next_subject('live', p_subject_patterns, p_now, p_passed || v_chosen, '{}');
+            subject_key := disarray.next_subject('live', p_subject_patterns, p_now, p_passed || v_chosen, '{}', v_fences_to_come);
         end if;
         if subject_key is null then
             v_lanes := array_remove(v_lanes, lane);
         elsif not subject_key = any(v_chosen) then
             v_chosen := v_chosen || subject_key;
+            v_fences_to_come := v_fences_to_come + (not subject_key = any(p_kept))::integer;
             return next;
         end if;
     end loop;
@@ -360,14 +362,17 @@ create function disarray.next_subject(
     p_subject_patterns text[],
     p_now timestamptz,
     p_passed text[],
-    p_kept text[]
+    p_kept text[],
+    p_fences_to_come integer
 )
 returns text
 language plpgsql
 as $$
 declare
-    -- Every claim of a subject takes a fence, so that the two take turns, whichever instance claims.
-    v_newcomer_first constant boolean := (select given.last_value % 2 = 0 from disarray.fence_seq as given);
+    -- Every claim of a subject takes a fence, so that the two take turns, whichever instance claims. Those of one call are chosen
+    -- before any of them has its fence: were they not counted, all would fall on one side, and an even number of them on the same
+    -- side in the next call too.
+    v_newcomer_first constant boolean := (select (given.last_value + p_fences_to_come) % 2 = 0 from disarray.fence_seq as given);
     v_has_numbers boolean;
     v_subject text;
 begin
@@ -411,7 +416,7 @@ begin
     return v_subject;
 end
 $$;
-comment on function disarray.next_subject(disarray.ingest_queue_lane, text[], timestamptz, text[], text[]) is
+comment on function disarray.next_subject(disarray.ingest_queue_lane, text[], timestamptz, text[], text[], integer) is
     'The free subject that has waited longest in a lane; in the live one in turns one that has numbers and a newcomer, so that '
     'whoever invents subjects delays no other by more than two claims. Its row is locked: this is the gate that lets one claim at a time through.';
 
