@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
@@ -18,6 +19,9 @@ from disarray.backfill.serving_jobs import JobServer
 from disarray.backfill.starting import plan_backfill, start_backfill
 from disarray.config import default_config
 from disarray.control import backfill_chunks, backfills, destinations
+from disarray.engine.runner import InProcessRunner
+from disarray.sinks import destination_pieces
+from disarray.sinks.destination_loader import LoaderSettings
 from disarray.sinks.destination_shape import shape_of
 from disarray.sinks.destination_targets import definition_of
 from disarray.worker.process.backfill_kinds import WorkerKinds
@@ -27,7 +31,7 @@ from tests.sinks.destination_plant import URL, DestinationPlant
 from tests.worker.deliveries import deliveries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from disarray.backfill.description import BackfillSpec
@@ -66,12 +70,21 @@ create = true
 name = "lines"
 readings = "line"
 delta = "published"
+
+[[destination]]
+name = "other_lines"
+readings = "line"
+{OTHER}
+table = "published.lines"
+load = "replace"
+create = true
 """
 SUBJECTS = ["L1", "L2", "L3"]
 # What somebody does to the rows of L2 in each target.
 TAMPER = {
     "shift": "update published.shift set readings = readings + 1 where subject_key = 'L2'",
     "energy": "delete from published.energy where subject_key = 'L2'",
+    "other_lines": "delete from published.lines where subject_key = 'L2' and ordinal = 0",
     "newest": "update published.newest set at = at + interval '1 s' where subject_key = 'L2'",
 }
 
@@ -120,6 +133,31 @@ class RepublishPlant(DestinationPlant):
             assert connection.execute(TAMPER[destination].encode()).rowcount > 0
 
 
+class Counting(InProcessRunner):
+    """Runs kernels here, and counts their tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernels: Counter[str] = Counter()
+
+    def run(self, kernel: Any, tasks: Sequence[Any]) -> list[Any]:
+        self.kernels[kernel.__name__] += len(tasks)
+        return super().run(kernel, tasks)
+
+    def beside(self, pool: str) -> Counting:
+        return self
+
+
+class Broken(InProcessRunner):
+    """Fails as Spark does when its jobs are cancelled."""
+
+    def run(self, kernel: Any, tasks: Sequence[Any]) -> list[Any]:
+        raise RuntimeError("Job 3 cancelled as part of cancellation of all jobs")
+
+    def beside(self, pool: str) -> Broken:
+        return self
+
+
 def republish_of(destination: str, **processing: object) -> BackfillSpec:
     document = {
         "name": f"again_{destination}",
@@ -159,6 +197,43 @@ def test_what_somebody_changed_in_any_target_is_put_right_and_found_when_it_come
         assert job.verdict_details is not None
         [sentence] = job.verdict_details["failed"]
         assert "chunk 2: subject L2: the target has" in sentence
+
+
+def test_many_readings_are_compared_by_tasks_and_what_somebody_changed_is_found(
+    plant: RepublishPlant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(destination_pieces, "PIECE_READINGS", 5)
+    tasks = Counting()
+    plant.place = replace(plant.place, runner=tasks, loader_settings=LoaderSettings(cut_readings=1))
+    job = plant.run(plant.start("lines"))
+    assert (job.verdict, tasks.kernels["sum_piece"] > len(SUBJECTS)) == ("verified", True)
+    plant.tamper("lines")
+    job = plant.verify(job.job_id)
+    assert job.verdict_details is not None
+    [sentence] = job.verdict_details["failed"]
+    assert "subject L2: the target has" in sentence
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_tasks_that_are_broken_off_cost_an_attempt_only_where_the_process_goes_on(
+    plant: RepublishPlant, is_over: bool
+) -> None:
+    plant.place = replace(plant.place, runner=Broken(), loader_settings=LoaderSettings(cut_readings=1))
+    job_id = plant.start("other_lines", retry_policy={"backoff": "0 s"})
+    job = plant.job(job_id)
+    with open_job(
+        plant.dsn,
+        job_id,
+        job_key=job.job_key,
+        kind=job.kind,
+        description=job.description,
+        lease_seconds=60,
+        open_kind=replace(plant.kinds(), is_over=lambda: is_over),
+    ) as session:
+        ChunkWorker(session, plant.place.holder, lease_seconds=60).step()
+    with plant.pool.connection() as connection:
+        [chunk, *_] = backfill_chunks.list_backfill_chunks(connection, job_id)
+    assert (chunk.state, chunk.attempts) == ("waiting", 0 if is_over else 1)
 
 
 def test_a_plan_counts_subjects_and_loads_nothing(plant: RepublishPlant) -> None:

@@ -7,9 +7,15 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import instances
+import psycopg
+from deltalake import DeltaTable
+from psycopg import sql
+
+from disarray.control import destinations, instances
 from disarray.errors import DestinationError
 from disarray.failpoints import InjectedError
+from disarray.model.description.destination import DeltaTarget
+from disarray.sinks.destination_delta_store import open_store
 from tests.crashes import CrashError, crash, fail, striking
 from tests.sinks.destination_plant import URL
 from tests.worker.deliveries import DATASET, deliveries, remove_and_allow
@@ -17,6 +23,7 @@ from tests.worker.deliveries import DATASET, deliveries, remove_and_allow
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from disarray.model.description.destination import Destination
     from tests.sinks.destination_plant import DestinationPlant
 
 STEPS = (
@@ -109,8 +116,16 @@ class DestinationHistory:
     def happen(self) -> None:
         """Whatever the history has next."""
         event = self.generator.choices(
-            [self.wait, self.load_and_compare, self.die, self.redefine, self.freeze, self.vacuum],
-            [6, 5, 5, 3, 2, 1],
+            [
+                self.wait,
+                self.load_and_compare,
+                self.die,
+                self.redefine,
+                self.republish,
+                self.freeze,
+                self.vacuum,
+            ],
+            [6, 5, 5, 3, 3, 2, 1],
         )[0]
         self.happened.append(event.__name__)
         event()
@@ -150,7 +165,7 @@ class DestinationHistory:
         def others_go_on() -> None:
             former = self.plant.place
             self.start_again("Worker02")
-            self.generator.choice([self.wait, self.redefine])()
+            self.generator.choice([self.wait, self.redefine, self.republish])()
             self.load_and_compare()
             self.plant.place = former
 
@@ -188,6 +203,26 @@ class DestinationHistory:
             self.plant.load()
         self.plant.drain()
 
+    def republish(self) -> None:
+        """A destination is loaded anew, whole or one subject; often somebody changed its target before."""
+        loader = self.plant.loaders[self.generator.choice(sorted(self.plant.loaders))]
+        name = loader.destination.name
+        with self.plant.pool.connection() as connection:
+            # Of others the target has nothing yet.
+            subjects = [
+                each.subject_key
+                for each in destinations.list_destination_subjects(connection, name)
+                if each.next_at is not None
+            ]
+            chosen = self.generator.choice([None, *subjects])
+            damage = self.generator.choice(["none", "deleted", "changed"])
+            self.happened.append(f"{name}, {chosen or 'whole'}, its rows: {damage}")
+            if damage != "none":
+                tamper(self.plant, loader.destination, chosen, damage=damage)
+            destinations.decide_destination(
+                connection, name, "republished", reason="a test", by="ada", subject_key=chosen
+            )
+
     def vacuum(self) -> None:
         """Housekeeping clears the targets."""
         for loader in self.plant.loaders.values():
@@ -208,3 +243,31 @@ class DestinationHistory:
         """Let the clock of the database jump."""
         with self.plant.pool.connection() as connection:
             connection.execute("update disarray.test_clock set ahead = ahead + %s", (by,))
+
+
+def tamper(
+    plant: DestinationPlant, destination: Destination, subject_key: str | None, *, damage: str
+) -> None:
+    """Delete rows of a target behind its back, or change what they are known by; nothing where it is not there yet."""
+    target = destination.target
+    if isinstance(target, DeltaTarget):
+        store = open_store(target)
+        if not DeltaTable.is_deltatable(store.path, dict(store.options)):
+            return
+        predicate = None if subject_key is None else f"subject_key = '{subject_key}'"
+        if damage == "deleted":
+            store.open().delete(predicate)
+        else:
+            store.open().update({"channel": "channel || '?'"}, predicate=predicate)
+        return
+    table = sql.Identifier(target.schema, target.table)
+    statement = sql.SQL("delete from {}" if damage == "deleted" else "update {} set channel = channel || '?'")
+    chosen = sql.SQL("") if subject_key is None else sql.SQL(" where subject_key = {}").format(subject_key)
+    with psycopg.connect(
+        plant.dsn if target.url is None else plant.target_dsn, autocommit=True
+    ) as connection:
+        [is_there] = connection.execute(
+            "select to_regclass(%s) is not null", (f"{target.schema}.{target.table}",)
+        )
+        if is_there[0]:
+            connection.execute(statement.format(table) + chosen)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_MODULUS = 1 << 128
+MODULUS = 1 << 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -102,4 +102,4 @@ def add_checksums(checksums: Iterable[str]) -> str:
 
 def shown_checksum(total: int) -> str:
     """A sum of hashes as 32 hex digits."""
-    return f"{total % _MODULUS:032x}"
+    return f"{total % MODULUS:032x}"

@@ -20,7 +20,9 @@ from disarray.errors import (
     DestinationConflictError,
     DestinationMisfitError,
     DestinationUnavailableError,
+    DisarrayError,
     ExcessiveDeletesError,
+    HandedBackError,
     InvalidRequestError,
     ReadingsGoneError,
     UnloadableRowsError,
@@ -29,7 +31,7 @@ from disarray.failpoints import failpoint
 from disarray.sinks.destination_changes import EVERYTHING, without
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from disarray.backfill.description import RepublishSpec
     from disarray.control.backfill_chunks import ChunkRecord, HeldChunk
@@ -58,6 +60,7 @@ class RepublishKind:
 
     spec: RepublishSpec
     loader: DestinationLoader
+    is_over: Callable[[], bool] = lambda: False  # whether the tasks at work are broken off
 
     @property
     def can_be_undone(self) -> bool:
@@ -66,7 +69,7 @@ class RepublishKind:
 
     def extent(self, connection: Connection) -> Extent:
         """How many subjects the destination has."""
-        with _own_errors():
+        with self._guarded():
             size = destinations.measure_destination(connection, self.spec.destination)
             with self.loader.open_checked():
                 pass
@@ -87,7 +90,7 @@ class RepublishKind:
         loader = replace(self.loader, holder=chunk.holder)
         loaded = []
         for subject in self._subjects(connection, chunk.cursor_from, chunk.cursor_to):
-            with _own_errors():
+            with self._guarded():
                 report = loader.load_whole(subject.subject_key)
                 failpoint("backfill.republished", connection, about=subject.subject_key)
                 with self.loader.open_checked() as target:
@@ -131,7 +134,7 @@ class RepublishKind:
         for _ in range(_COMPARISONS):
             if not subject.is_current:
                 break
-            with _own_errors(), self.loader.open_checked() as target:
+            with self._guarded(), self.loader.open_checked() as target:
                 answered, kept = answered_rows(self.loader, key, commit_seq=subject.commit_seq)
                 has = target_rows(target, key, without((EVERYTHING,), kept))
             if has == answered:
@@ -159,6 +162,22 @@ class RepublishKind:
             to=to[0],
             limit=limit,
         )
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        """The same as `_own_errors`, while tasks may be broken off."""
+        try:
+            with _own_errors():
+                yield
+        except DisarrayError:
+            raise
+        except Exception as error:
+            # Whatever Spark says of tasks that were broken off.
+            if self.is_over():
+                raise HandedBackError(
+                    "the process ends: what it was at is given back, and done again"
+                ) from error
+            raise
 
 
 @contextmanager

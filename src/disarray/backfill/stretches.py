@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from disarray.backfill.row_sums import RowSum
+from disarray.backfill.row_sums import RowSum, sum_subject
 from disarray.control import resyncs, sources
 from disarray.errors import (
     BackfillTargetError,
@@ -117,8 +117,9 @@ class SourceTable:
         sums = RowSum()
 
         def measure(subject_key: str, rows: Any) -> None:
+            nonlocal sums
             self.on_step()
-            sums.add(subject_key, rows)
+            sums += sum_subject(subject_key, rows)
 
         task = self._task(connection, job_id, chunk_no, bounds)
         with self._own_errors():
@@ -129,9 +130,14 @@ class SourceTable:
     def measure(self, connection: Connection, job_id: int, chunk_no: int, bounds: Bounds) -> RowSum:
         """What the table has of a stretch now; nothing of it is kept."""
         now = RowSum()
+
+        def measure(subject_key: str, rows: Any) -> None:
+            nonlocal now
+            now += sum_subject(subject_key, rows)
+
         task = self._task(connection, job_id, chunk_no, bounds)
         with self._own_errors():
-            measure_stretch(self.session, task, measure=now.add, on_page=self.on_step)
+            measure_stretch(self.session, task, measure=measure, on_page=self.on_step)
         return now
 
     def damage(self, connection: Connection, job_id: int, staged: StagedChunk) -> str | None:
@@ -140,7 +146,7 @@ class SourceTable:
         for file in resyncs.list_staged_deliveries(connection, job_id, staged.chunk_no):
             try:
                 for rows in staged_rows(file):
-                    sums.add(file.subject_key, rows)
+                    sums += sum_subject(file.subject_key, rows)
             except (OSError, ValueError) as error:
                 return f"{file.source_uri} cannot be read: {error}"
             self.on_step()

@@ -109,6 +109,24 @@ def cut_into_pieces(rows: SubjectRows, turn: LoadTurn, *, lease_seconds: int, at
 
     Together they cover all spans that are loaded, also where nothing is: rows that a target has there have to go.
     """
+    return [
+        Piece(
+            destination=rows.destination,
+            turn=turn,
+            number=number,
+            rows=piece,
+            is_whole=rows.changes.is_whole,
+            lease_seconds=lease_seconds,
+        )
+        for number, piece in enumerate(cut_rows(rows, at_least=at_least))
+    ]
+
+
+def cut_rows(rows: SubjectRows, *, at_least: int) -> list[PieceRows]:
+    """Readings in pieces that are read without a connection, in their order; none where there are fewer than that.
+
+    Spans of which nobody knows the rows any more are in no piece.
+    """
     dataset = replace(rows.destination.dataset, metrics=())
     length_us = dataset.segment_length_us
     first, last = rows.changes.spans[0].from_us, rows.changes.spans[-1].to_us
@@ -134,26 +152,20 @@ def cut_into_pieces(rows: SubjectRows, turn: LoadTurn, *, lease_seconds: int, at
         # Only the table of the database has them, and no task is connected to it.
         return []
     pieces = []
-    for number, window in enumerate(_windows([(entry.segment_us, entry.readings) for entry in entries])):
-        spans = intersection(loaded, [window])
+    for window in _windows([(entry.segment_us, entry.readings) for entry in entries]):
+        if not (spans := intersection(loaded, [window])):
+            continue
         parts = tuple(found.detached(span.from_us, span.to_us) for span in spans)
         pieces.append(
-            Piece(
-                destination=rows.destination,
-                turn=turn,
-                number=number,
-                rows=PieceRows(
-                    shape=rows.shape,
-                    subject_key=rows.subject_key,
-                    commit_seq=rows.commit_seq,
-                    changes=Changes(spans),
-                    parts=tuple(part for part in parts if part.contents),
-                ),
-                is_whole=rows.changes.is_whole,
-                lease_seconds=lease_seconds,
+            PieceRows(
+                shape=rows.shape,
+                subject_key=rows.subject_key,
+                commit_seq=rows.commit_seq,
+                changes=Changes(spans),
+                parts=tuple(part for part in parts if part.contents),
             )
         )
-    return [piece for piece in pieces if piece.rows.changes.spans]
+    return pieces
 
 
 def load_piece(piece: Piece) -> PieceOutcome:

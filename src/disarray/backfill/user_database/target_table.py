@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from psycopg import sql
 
 from disarray.backfill.checksum import checksum_of_halves
+from disarray.backfill.row_sums import RowSum
 from disarray.backfill.table_layout import Column
 from disarray.backfill.user_database.fragments import measure_of
 from disarray.kernels.binary_copy import COPY_TYPES
@@ -32,7 +33,7 @@ _NAMES = {
 }
 
 
-def measure_table(loader: TableLoader, subject_key: str, spans: Sequence[Span]) -> tuple[int, str]:
+def measure_table(loader: TableLoader, subject_key: str, spans: Sequence[Span]) -> RowSum:
     """Rows of a subject in some spans; of an appended table, the newest of each key."""
     statements = loader.statements
     shape, target = statements.shape, statements.target
@@ -66,7 +67,7 @@ def measure_table(loader: TableLoader, subject_key: str, spans: Sequence[Span]) 
         found = loader.connection.execute(measure_of(rows, columns)).fetchone()
     assert found is not None
     _, _, count, *sums = found
-    return count, checksum_of_halves(*sums)
+    return RowSum(count, int(checksum_of_halves(*sums), 16))
 
 
 def _instant(at_us: int) -> sql.Literal:

@@ -84,7 +84,9 @@ class WorkerKinds:
                     destination=known[spec.destination],
                     holder=place.holder,
                     settings=place.loader_settings,
+                    runner=place.runner,
                 ),
+                is_over=self.is_over,
             )
 
 
