@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.scanning.folds import fold_metric
+from disarray.kernels.scanning.folds import FOLDS, fold_metric
 from disarray.model.description.format import ColumnType
-from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,7 +112,7 @@ def values_from(
     has_local = inside.values.is_valid().to_numpy(zero_copy_only=False)
     local = inside.values.fill_null(0).to_numpy(zero_copy_only=False)
     if metric.kind.is_extreme:
-        extreme = np.minimum if metric.kind is MetricKind.MIN else np.maximum
+        extreme = FOLDS[metric.kind]
         joined = np.where(has_base & has_local, extreme(base, local), np.where(has_local, local, base))
         has_joined = has_base | has_local
     else:

@@ -2,6 +2,16 @@
 -- to segment is here and nowhere else. float8 throughout, in the order and with the brackets written: other brackets
 -- give other bits.
 
+create function telemetry.is_additive(p_kind text)
+returns boolean
+language sql
+immutable
+as $$
+select p_kind in ('sum', 'count', 'integral', 'increase')
+$$;
+comment on function telemetry.is_additive(text) is
+    'Whether a metric of this kind adds up. Whoever adds asks: a kind that is not known has no value, instead of a wrong one.';
+
 create function telemetry.junction_float(
     p_kind text,
     p_method text,
@@ -19,9 +29,10 @@ immutable
 as $$
 select case
     when p_from_us is null or p_to_us is null then 0::float8
+    when p_kind in ('sum', 'count', 'min', 'max') then 0::float8
     when p_kind = 'increase' and p_to < p_from then p_to
     when p_kind = 'increase' then p_to - p_from
-    when p_kind <> 'integral' then 0::float8
+    when p_kind <> 'integral' then null
     when p_to_us - p_from_us > p_max_gap_us or p_from_break is distinct from p_to_break then 0::float8
     -- PostgreSQL refuses a product that underflows, NumPy does not: below this the kernels count nothing as well.
     when p_method = 'previous' and abs(p_from) < 1e-280 then 0::float8
@@ -39,7 +50,9 @@ language sql
 immutable
 as $$
 select case
-    when p_kind <> 'increase' or p_from_us is null or p_to_us is null then 0
+    when p_kind in ('sum', 'count', 'min', 'max', 'integral') then 0
+    when p_from_us is null or p_to_us is null then 0
+    when p_kind <> 'increase' then null
     when p_to < p_from then p_to
     else p_to - p_from
 end
@@ -70,10 +83,10 @@ returns float8
 language sql
 immutable
 as $$
-select case p_kind
-    when 'min' then least(p_base, p_local)
-    when 'max' then greatest(p_base, p_local)
-    else telemetry.float_sum(p_base, p_local)
+select case
+    when telemetry.is_additive(p_kind) then telemetry.float_sum(p_base, p_local)
+    when p_kind = 'min' then least(p_base, p_local)
+    when p_kind = 'max' then greatest(p_base, p_local)
 end
 $$;
 comment on function telemetry.joined_float(text, float8, float8) is 'A base and a fold within its segment as one value, for float metrics.';
@@ -83,10 +96,10 @@ returns numeric
 language sql
 immutable
 as $$
-select case p_kind
-    when 'min' then least(p_base, p_local)
-    when 'max' then greatest(p_base, p_local)
-    else p_base + p_local
+select case
+    when telemetry.is_additive(p_kind) then p_base + p_local
+    when p_kind = 'min' then least(p_base, p_local)
+    when p_kind = 'max' then greatest(p_base, p_local)
 end
 $$;
 comment on function telemetry.joined_int(text, numeric, numeric) is 'A base and a fold within its segment as one value, for integer metrics.';
@@ -97,7 +110,11 @@ language plpgsql
 immutable
 as $$
 declare
-    v_is_extreme constant boolean := p_piece.kind in ('min', 'max');
+    -- Not null: a kind that is not known is refused here, before anything is carried on.
+    v_is_extreme constant boolean not null := case
+        when telemetry.is_additive(p_piece.kind) then false
+        when p_piece.kind in ('min', 'max') then true
+    end;
     v_own disarray.carried_value;
 begin
     if p_piece.is_seed then
@@ -209,9 +226,9 @@ immutable
 as $$
 select case
     when p_is_carried is not true then p_offset
+    when telemetry.is_additive(p_kind) then p_ground + p_offset
     when p_kind = 'min' then least(p_ground, p_offset)
     when p_kind = 'max' then greatest(p_ground, p_offset)
-    else p_ground + p_offset
 end
 $$;
 comment on function telemetry.carried_float(text, boolean, float8, float8) is
@@ -224,9 +241,9 @@ immutable
 as $$
 select case
     when p_is_carried is not true then p_offset
+    when telemetry.is_additive(p_kind) then p_ground + p_offset
     when p_kind = 'min' then least(p_ground, p_offset)
     when p_kind = 'max' then greatest(p_ground, p_offset)
-    else p_ground + p_offset
 end
 $$;
 comment on function telemetry.carried_int(text, boolean, bigint, bigint) is
@@ -1201,13 +1218,13 @@ begin
             case
                 when placed.first_us = placed.first_until_us then placed.first_total_float
                 when placed.kind in ('sum', 'min', 'max') then placed.first_float
-                else 0::float8
+                when telemetry.is_additive(placed.kind) then 0::float8
             end as local_first_float,
             case
                 when placed.first_us = placed.first_until_us then placed.first_total_int::numeric
                 when placed.kind in ('sum', 'min', 'max') then placed.first_int::numeric
                 when placed.kind = 'count' then 1
-                else 0
+                when telemetry.is_additive(placed.kind) then 0
             end as local_first_int,
             placed.total_float,
             placed.total_int::numeric as total_int,
