@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.scanning.folds import FOLDS, fold_metric
+from disarray.kernels.scanning.folds import FOLDS
 from disarray.model.description.format import ColumnType
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -90,16 +90,6 @@ def local_values(series: Series, fold: Fold) -> Locals:
         ),
         series.in_canonical_order(~inside.has_point & ~inside.restarted),
         series.in_canonical_order(inside.restarted),
-    )
-
-
-def running_values(series: Series, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
-    """The metric at every reading in canonical order; `bases` has every channel of the segment."""
-    return values_from(
-        local_values(series, fold_metric(series, metric)),
-        metric,
-        [bases[name] for name in series.channels],
-        series.channel_by_reading,
     )
 
 
