@@ -16,27 +16,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from disarray.agent.settings import MEGABYTE
-from disarray.kernels.reading.blocks import hash_descriptor
 from disarray.kernels.reading.opening import open_beneath
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.notification import Reason
 from disarray.model.uris import file_uri
 from tests.agent.conftest import DATASETS, Lab
+from tests.hashes import content_hash_of
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from disarray.model.notification import Notification
 
 LINE = "2024-01-01T00:00:00Z,1\n"
-
-
-def hash_of(path: Path) -> str:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        return hash_descriptor(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def told(news: list[Notification]) -> list[tuple[str, str]]:
@@ -59,7 +49,7 @@ def test_a_new_file_is_announced_with_dataset_subject_and_the_hash_that_the_work
     assert news.source_uri == file_uri(str(path))
     assert news.subject_key == "TOOL07"
     assert news.reason is Reason.FILE_NOTIFICATION
-    assert news.metadata == {"content_hash": hash_of(path), "dataset": "tool", "size": len(LINE)}
+    assert news.metadata == {"content_hash": content_hash_of(path), "dataset": "tool", "size": len(LINE)}
 
 
 def test_an_unchanged_or_merely_touched_file_is_not_announced_again(lab: Lab) -> None:
@@ -83,7 +73,7 @@ def test_a_growing_file_is_announced_each_time_and_once_more_when_quiet(lab: Lab
     assert len({*hashes, grown.metadata["content_hash"]}) == 4
     assert lab.minutes(9) == []
     [quiet] = lab.minutes(2)
-    assert (quiet.reason, quiet.metadata["content_hash"]) == (Reason.QUIET, hash_of(path))
+    assert (quiet.reason, quiet.metadata["content_hash"]) == (Reason.QUIET, content_hash_of(path))
     assert lab.minutes(20) == []
 
 
@@ -95,7 +85,7 @@ def test_growth_is_hashed_from_where_the_file_ended(lab: Lab) -> None:
         file.write(b"x" * 50)
     lab.touch("TOOL07/a.csv")
     [news] = lab.after()
-    assert news.metadata["content_hash"] == hash_of(path)
+    assert news.metadata["content_hash"] == content_hash_of(path)
     # The first block, and the block in which the file ended: once to compare, once to go on.
     assert lab.agent.counts.bytes_read - before == 2**20 + 100 + 150
 
@@ -114,7 +104,7 @@ def test_a_rewritten_file_is_announced_with_its_new_hash(lab: Lab, changed: byte
     lab.after()
     path = lab.write("TOOL07/a.csv", changed)
     [news] = lab.after()
-    assert news.metadata["content_hash"] == hash_of(path)
+    assert news.metadata["content_hash"] == content_hash_of(path)
 
 
 def test_a_file_replaced_under_the_same_size_and_time_is_seen_by_its_inode(lab: Lab) -> None:
@@ -133,7 +123,7 @@ def test_a_change_that_leaves_no_trace_is_found_when_the_file_goes_quiet(lab: La
     os.utime(path, ns=(stamp, stamp))
     assert lab.after() == []
     [news] = lab.minutes(11)
-    assert (news.reason, news.metadata["content_hash"]) == (Reason.FILE_NOTIFICATION, hash_of(path))
+    assert (news.reason, news.metadata["content_hash"]) == (Reason.FILE_NOTIFICATION, content_hash_of(path))
     assert [each.reason for each in lab.minutes(11)] == [Reason.QUIET]
 
 
@@ -145,7 +135,7 @@ def test_a_change_in_an_old_file_that_leaves_no_trace_is_found_by_the_deep_resca
     path.write_bytes(b"B" * 100)
     os.utime(path, ns=(stamp, stamp))
     news = [each for _ in range(10) for each in lab.after(DAY / SECOND)]
-    assert hash_of(path) in {each.metadata["content_hash"] for each in news}
+    assert content_hash_of(path) in {each.metadata["content_hash"] for each in news}
 
 
 def test_every_file_is_announced_again_each_day_as_it_was_in_case_that_a_message_was_lost(lab: Lab) -> None:
@@ -471,7 +461,7 @@ def test_whatever_happens_the_last_word_about_every_file_is_its_present_content(
         last |= {each.source_uri: each.metadata["content_hash"] for each in lab.after(MINUTE / SECOND)}
     assert lab.state is not None
     lab.state.close()
-    present = {file_uri(str(path)): hash_of(path) for path in lab.share.glob("*/*.csv")}
+    present = {file_uri(str(path)): content_hash_of(path) for path in lab.share.glob("*/*.csv")}
     assert present.items() <= last.items()
 
 

@@ -18,6 +18,7 @@ from disarray.model.description.rollups import Aggregate, AggregateFunction, Buc
 from disarray.model.description.scan_spec import ScanSpec
 from disarray.model.duration import DAY, HOUR, MINUTE, SECOND
 from disarray.model.expression.type_check import type_of
+from disarray.model.segments import Segment, segment_start
 from tests.kernels.expression_reference import COLUMNS, NUMBERS, Value, random_expression, table_of
 from tests.kernels.scan_reference import Row, null_first
 
@@ -251,3 +252,9 @@ def random_rollup(source: random.Random, name: str) -> Rollup:
         for function in AggregateFunction
     )
     return Rollup(name=name, bucket=bucket, aggregates=aggregates)
+
+
+def segments_over(first_us: int, last_us: int, *, length_us: int) -> list[Segment]:
+    """All segments that a span touches, both ends included, in order."""
+    starts = range(segment_start(first_us, length_us), last_us + 1, length_us)
+    return [Segment(start_us, start_us + length_us) for start_us in starts]

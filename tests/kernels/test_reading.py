@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from disarray.kernels.parsing.candidates import Disposition
 from disarray.kernels.parsing.readings import count_dispositions
 from disarray.kernels.parsing.rejects import RejectReason
-from disarray.kernels.reading.blocks import hash_descriptor
 from disarray.kernels.reading.outcome import ReadReason, ReadStatus
 from disarray.model.description.dataset import OnShrink
 from disarray.model.description.format import Format, Header
 from disarray.model.description.read_spec import RejectLimits
 from disarray.model.fingerprints import BLOCK_BYTES, Fingerprint, Tail
 from disarray.model.seam import SAMPLED_BLOCKS, Change, Replacement
+from tests.hashes import content_hash_of
 from tests.kernels.conftest import NOW_US, Desk, spec_of
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ def test_a_new_file_is_read_whole(desk: Desk) -> None:
 def test_the_content_hash_is_the_one_that_the_agent_computes(desk: Desk) -> None:
     desk.write(HEADER + lines(0, 100)).read()
     assert desk.stored is not None
-    descriptor = os.open(desk.path, os.O_RDONLY)
-    assert hash_descriptor(descriptor) == desk.stored.content_hash
-    os.close(descriptor)
+    assert content_hash_of(desk.path) == desk.stored.content_hash
 
 
 def test_an_unchanged_file_is_not_read_again(desk: Desk) -> None:

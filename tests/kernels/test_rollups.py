@@ -15,11 +15,11 @@ from disarray.model.description.rollups import Aggregate, AggregateFunction, Buc
 from disarray.model.duration import DAY, HOUR
 from disarray.model.expression.parser import parse_expression
 from disarray.model.rollup_parts import RollupPart, bucket_value
-from disarray.model.segments import segments_over
+from disarray.model.segments import Segment
 from tests.kernels.expression_reference import COLUMNS, NUMBERS, bits
 from tests.kernels.rollup_reference import bucket_at, left_sum, part, plain_value, points_of
 from tests.kernels.scan_reference import merge
-from tests.kernels.scan_worlds import SPEC, START_US, fragment, random_world
+from tests.kernels.scan_worlds import SPEC, START_US, fragment, random_world, segments_over
 
 if TYPE_CHECKING:
     from tests.kernels.scan_reference import Row
@@ -127,7 +127,7 @@ def test_a_condition_that_never_holds_counts_as_zero_where_there_are_readings() 
         name="n", function=AggregateFunction.COUNT, input=None, where=parse_expression("i > 100")
     )
     rollup = Rollup(name="r", bucket=Bucket(kind=BucketKind.DAY, zone="UTC"), aggregates=(never,))
-    segment = next(segments_over(0, 0, length_us=DAY))
+    segment = Segment(0, DAY)
     result = scan_segment(segment, [fragment("a", (1, 1))], replace(SPEC, rollups=(rollup,)))
     assert result.rollup_parts.column("points").to_pylist() == [0]
 
@@ -150,7 +150,7 @@ def test_a_sum_that_leaves_float64_is_an_error_that_names_the_rollup() -> None:
         name="total", function=AggregateFunction.SUM, input=parse_expression("1.7e308 + i * 0.0")
     )
     rollup = Rollup(name="daily", bucket=Bucket(kind=BucketKind.DAY, zone="UTC"), aggregates=(huge,))
-    segment = next(segments_over(0, 0, length_us=DAY))
+    segment = Segment(0, DAY)
     with pytest.raises(FoldOverflowError, match="aggregate 'total' of rollup 'daily' leaves float64"):
         scan_segment(segment, [fragment("a", (1, 1), (2, 1))], replace(SPEC, rollups=(rollup,)))
 
@@ -163,7 +163,7 @@ def test_readings_left_out_by_where_cannot_overflow() -> None:
         where=parse_expression("i < 100"),
     )
     rollup = Rollup(name="daily", bucket=Bucket(kind=BucketKind.DAY, zone="UTC"), aggregates=(square,))
-    segment = next(segments_over(0, 0, length_us=DAY))
+    segment = Segment(0, DAY)
     spec = replace(SPEC, rollups=(rollup,))
     result = scan_segment(segment, [fragment("a", (1, 3), (2, 2**62))], spec)
     assert result.rollup_parts.column("value_int").to_pylist() == [9]

@@ -9,14 +9,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from disarray.errors import ExpressionOverflowError, FoldOverflowError
+from disarray.kernels.scanning.folds import fold_metric
 from disarray.kernels.scanning.merging import merge_fragments
-from disarray.kernels.scanning.running_values import Base, running_values
+from disarray.kernels.scanning.running_values import Base, local_values, values_from
 from disarray.kernels.scanning.segment_scan import scan_segment, series_of
 from disarray.model.description.format import CHANNEL, ColumnType
 from disarray.model.description.metrics import Metric, MetricKind
 from disarray.model.duration import DAY, HOUR
 from disarray.model.expression.parser import parse_expression
-from disarray.model.segments import segments_over
+from disarray.model.segments import Segment
 from tests.kernels.chain_reference import (
     bases_from_summaries,
     values_in_one_pass,
@@ -32,13 +33,14 @@ from tests.kernels.scan_worlds import (
     random_metric,
     random_world,
     readings_table,
+    segments_over,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from disarray.kernels.scanning.segment_rows import FragmentInput
-    from disarray.model.segments import Segment
+    from disarray.kernels.scanning.series import Series
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,17 @@ class History:
     values: dict[str, list[list[Number | None]]]  # by channel and segment
 
 
+def values_of(series: Series, metric: Metric, bases: Mapping[str, Base]) -> list[Number | None]:
+    """The metric at every reading in canonical order."""
+    found: list[Number | None] = values_from(
+        local_values(series, fold_metric(series, metric)),
+        metric,
+        [bases[name] for name in series.channels],
+        series.channel_by_reading,
+    ).to_pylist()
+    return found
+
+
 def segment_lengths() -> st.SearchStrategy[int]:
     return st.sampled_from([6 * HOUR, DAY, 10 * DAY])
 
@@ -57,7 +70,7 @@ def history_of(world: World, metric: Metric, length_us: int) -> History:
     """Scan every segment, chain the summaries, and read the running values back."""
     spec = replace(world.spec, metrics=(metric,), rollups=())
     last_us = max(row.event_us for row in world.rows)
-    segments = list(segments_over(START_US, last_us, length_us=length_us))
+    segments = segments_over(START_US, last_us, length_us=length_us)
     own = [(segment, fragments_in(world, segment)) for segment in segments]
     rows = [scan_segment(segment, fragments, spec).summaries.to_pylist() for segment, fragments in own]
     channels = sorted({row["channel"] for each in rows for row in each})
@@ -70,7 +83,7 @@ def history_of(world: World, metric: Metric, length_us: int) -> History:
     for number, (segment, fragments) in enumerate(own):
         merged = merge_fragments(fragments, spec)
         known = {name: base for name in channels if (base := bases[name][number]) is not None}
-        found = running_values(series_of(segment, merged, spec), metric, known).to_pylist()
+        found = values_of(series_of(segment, merged, spec), metric, known)
         names = merged.readings.column(CHANNEL).to_pylist() if spec.has_channel else [""] * len(found)
         for channel in channels:
             values[channel].append([v for v, name in zip(found, names, strict=True) if name == channel])
@@ -135,8 +148,8 @@ def test_readings_before_the_first_point_do_not_see_the_step_to_it() -> None:
 def test_an_integral_bridges_a_gap_of_just_the_greatest_length(gap_us: int, expected: list[float]) -> None:
     metric = Metric(name="m", kind=MetricKind.INTEGRAL, input=parse_expression("i * 1.0"), max_gap_us=gap_us)
     merged = merge_fragments([fragment("a", (10, 2), (20, 2))], SPEC)
-    series = series_of(next(segments_over(0, 0, length_us=DAY)), merged, SPEC)
-    assert running_values(series, metric, {"": Base(0.0, 0.0)}).to_pylist() == expected
+    series = series_of(Segment(0, DAY), merged, SPEC)
+    assert values_of(series, metric, {"": Base(0.0, 0.0)}) == expected
 
 
 def test_nothing_of_the_base_is_left_after_a_reset() -> None:
@@ -160,9 +173,8 @@ def running(
         name="m", kind=kind, input=parse_expression("i"), reset_on=reset_on, type=ColumnType.INT64
     )
     merged = merge_fragments([fragment("a", *rows)], SPEC)
-    segment = next(segments_over(0, 0, length_us=DAY))
-    found: list[Number | None] = running_values(series_of(segment, merged, SPEC), metric, bases).to_pylist()
-    return found
+    segment = Segment(0, DAY)
+    return values_of(series_of(segment, merged, SPEC), metric, bases)
 
 
 def test_whole_numbers_that_outgrow_int64_in_a_fold_are_an_error_that_says_where() -> None:
@@ -170,7 +182,7 @@ def test_whole_numbers_that_outgrow_int64_in_a_fold_are_an_error_that_says_where
     spec = replace(SPEC, metrics=(metric,))
     rows = [Row(at, "a", at, 0, "", dict.fromkeys(COLUMNS) | {"i": 2**62}) for at in (1, 2)]
     own = replace(fragment("a", (1, 1), (2, 1)), readings=readings_table(rows, SPEC))
-    segment = next(segments_over(0, 0, length_us=DAY))
+    segment = Segment(0, DAY)
     with pytest.raises(
         FoldOverflowError, match="metric 'm' leaves int64 in the segment of TOOL07 from 1970-01-01"
     ):

@@ -77,7 +77,6 @@ def test_what_a_change_does_to_the_fragments_that_are_there(
         pytest.param(change(seam_position=30), ["parked", "active"], id="late-growth-waits"),
         pytest.param(change(seam_position=0), ["active", "active"], id="a-replacement-leaves-no-hole"),
         pytest.param(change(seam_position=30, ignores_horizon=True), ["active", "active"], id="asked-for"),
-        pytest.param(change(seam_position=30, is_parked=True), ["parked", "parked"], id="parked-as-a-whole"),
     ],
 )
 def test_what_is_beyond_the_horizon_is_parked_unless_it_replaces_what_counts(

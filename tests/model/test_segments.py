@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -13,12 +12,9 @@ from disarray.model.segments import (
     FIRST_US,
     LAST_US,
     Segment,
-    count_segments,
     datetime_of,
     microseconds_of,
-    segment_of,
     segment_start,
-    segments_over,
 )
 
 instants = st.integers(min_value=FIRST_US, max_value=LAST_US)
@@ -26,43 +22,21 @@ lengths = st.integers(min_value=1, max_value=365 * DAY)
 
 
 def test_a_reading_before_1970_falls_in_the_segment_that_starts_before_it() -> None:
-    assert segment_of(-1, HOUR) == Segment(-HOUR, 0)
+    assert segment_start(-1, HOUR) == -HOUR
 
 
 def test_the_end_of_a_segment_belongs_to_the_next_one() -> None:
-    assert segment_of(HOUR, HOUR) == Segment(HOUR, 2 * HOUR)
-
-
-def test_a_span_lists_every_segment_it_touches() -> None:
-    assert list(segments_over(HOUR - 1, 2 * HOUR, length_us=HOUR)) == [
-        Segment(0, HOUR),
-        Segment(HOUR, 2 * HOUR),
-        Segment(2 * HOUR, 3 * HOUR),
-    ]
-
-
-def test_an_empty_span_touches_no_segment() -> None:
-    assert list(segments_over(HOUR, -HOUR, length_us=HOUR)) == []
-    assert count_segments(HOUR, -HOUR, length_us=HOUR) == 0
+    assert segment_start(HOUR, HOUR) == HOUR
 
 
 @given(instants, lengths)
 def test_every_reading_lies_in_its_aligned_segment(event_us: int, length_us: int) -> None:
-    segment = segment_of(event_us, length_us)
+    start_us = segment_start(event_us, length_us)
+    segment = Segment(start_us, start_us + length_us)
     assert segment.contains(event_us)
     assert segment.start_us % length_us == 0
     assert microseconds_of(datetime_of(segment.start_us)) == segment.start_us
     assert microseconds_of(datetime_of(segment.end_us)) == segment.end_us
-
-
-@given(instants, st.integers(min_value=0, max_value=50), st.integers(min_value=1, max_value=HOUR))
-def test_listing_and_counting_agree(first_us: int, steps: int, length_us: int) -> None:
-    last_us = min(first_us + steps * length_us // 2, LAST_US)
-    listed = list(segments_over(first_us, last_us, length_us=length_us))
-    assert len(listed) == count_segments(first_us, last_us, length_us=length_us)
-    assert all(left.end_us == right.start_us for left, right in pairwise(listed))
-    assert listed[0].contains(first_us)
-    assert listed[-1].contains(last_us)
 
 
 @given(instants)

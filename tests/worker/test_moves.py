@@ -449,6 +449,20 @@ def test_what_was_parked_or_rejected_stays_so_in_its_new_dataset(moving: Plant) 
     assert totals(moving) == {("a", "T1"): 1, ("b", "T1"): 1010}
 
 
+def test_what_counts_for_ever_where_it_was_waits_elsewhere_for_that_reason(moving: Plant) -> None:
+    moving.redefine(ALL.replace("key = []", 'key = []\nretain = "1 d"'))
+    path = moving.write("cells/1.txt", cell("CELL-A", 1, 2) + rows(10, hour=30))
+    announce(moving, path, "CELL-A", dataset="cells")
+    moving.keep_house()
+    path.write_text(cell("CELL-B", 1, 2) + rows(10, hour=30))
+    announce(moving, path, "CELL-A", dataset="cells")
+    assert totals(moving) == {("cells", "CELL-A"): 3, ("cells", "CELL-B"): 10}
+    with moving.pool.connection() as connection:
+        [waiting] = quarantine.list_quarantine(connection)
+    assert (waiting.subject_key, waiting.readings) == ("CELL-B", 2)
+    assert waiting.why == "counts elsewhere, in a sealed segment"
+
+
 def test_a_file_that_was_blacklisted_counts_for_its_new_dataset_when_it_is_allowed(moving: Plant) -> None:
     path = moving.write("T1/y1.csv", tool(1, 2))
     moving.ingest(path)

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, assert_never
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
 MODULUS = 1 << 128
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -79,11 +79,6 @@ def row_hash(texts: Iterable[str | None]) -> int:
     """The hash of a row, from the texts of its values."""
     written = "".join("-" if text is None else f"{len(text)}:{text}" for text in texts)
     return int.from_bytes(hashlib.md5(written.encode(), usedforsecurity=False).digest())
-
-
-def rows_checksum(rows: Iterable[Sequence[str | None]]) -> str:
-    """The checksum of rows, each given as the texts of its values."""
-    return shown_checksum(sum(map(row_hash, rows)))
 
 
 def checksum_of_halves(high: int | Decimal | None, low: int | Decimal | None, negative_lows: int) -> str:

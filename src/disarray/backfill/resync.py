@@ -12,7 +12,8 @@ import hashlib
 import json
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, assert_never
 
 from disarray.backfill.kind import ChunkCheck, Cut, Extent
 from disarray.backfill.order_wait import await_order
@@ -43,10 +44,18 @@ if TYPE_CHECKING:
 # What may go without being asked for: a table that is empty by mistake, or not the one that it was, takes more.
 MOST_DELETED = 0.1
 
-# The sorts of chunks, as the first text of their cursors.
-BEGIN, READ, COMPARE, SWAP, END = "begin", "read", "compare", "swap", "end"
 _REST = ""  # the end of the last stretch: open
 _TIMES_COUNTED = 3  # a row is read, compared and taken in
+
+
+class ChunkSort(StrEnum):
+    """What a chunk is there for: the first text of its cursor. One sort follows the other."""
+
+    BEGIN = "begin"
+    READ = "read"
+    COMPARE = "compare"
+    SWAP = "swap"
+    END = "end"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,50 +107,53 @@ class ResyncKind:
     def extent(self, connection: Connection) -> Extent:
         """About how many rows the table has, three times; refused where it cannot be resynced."""
         rows = self.table.estimate(connection)
-        return Extent(last=(END,), rows=_TIMES_COUNTED * rows, is_estimate=True, bytes=0)
+        return Extent(last=_cursor(ChunkSort.END), rows=_TIMES_COUNTED * rows, is_estimate=True, bytes=0)
 
     def cut(
         self, connection: Connection, after: Sequence[str] | None, *, end: Sequence[str], rows: int
     ) -> Cut | None:
-        """The next chunk; None where all of a sort have to end before the next sort begins."""
+        """The next chunk; None as long as chunks of one sort have to end before the next sort begins."""
         if after is None:
-            return Cut((BEGIN,), 0, is_last=False)
+            return Cut(_cursor(ChunkSort.BEGIN), 0, is_last=False)
         state = resyncs.find_resync(connection, self._own_job)
-        sort = after[0]
-        if state.dead_chunks and sort != SWAP:
+        sort = _sort(after)
+        if state.dead_chunks and sort is not ChunkSort.SWAP:
             raise BackfillTargetError(
                 f"a chunk of it is dead ({state.dead_error}), so that the table is not known whole. Numbers that were "
                 f"not swapped are those of before. When it is mended: disarray backfill resume {self.job_id}"
             )
-        if sort in (BEGIN, READ) and tuple(after) != (READ, _REST):
+        if sort in (ChunkSort.BEGIN, ChunkSort.READ) and tuple(after) != _cursor(ChunkSort.READ, _REST):
             return self._next_stretch(state, after, rows=rows)
-        if sort == READ and state.open_chunks:
+        if sort is ChunkSort.READ and state.open_chunks:
             return None
-        if sort in (READ, COMPARE):
+        if sort in (ChunkSort.READ, ChunkSort.COMPARE):
             found = resyncs.next_staged_chunk(connection, self._own_job, _place(after))
             if found is not None:
-                return Cut((COMPARE, str(found.place)), found.rows or 0, is_last=False)
+                return Cut(_cursor(ChunkSort.COMPARE, str(found.place)), found.rows or 0, is_last=False)
             if state.open_chunks:
                 return None
             self._begin_swap(connection)
-        return self._next_subject(connection, after[1] if sort == SWAP else None)
+        return self._next_subject(connection, after[1] if sort is ChunkSort.SWAP else None)
 
     def read(self, connection: Connection, chunk: HeldChunk) -> object:
         """Do what the chunk is there for; nothing that counts is changed but by the orders of subjects."""
-        match chunk.cursor_to[0]:
-            case "begin":
+        sort = _sort(chunk.cursor_to)
+        match sort:
+            case ChunkSort.BEGIN:
                 return Begun(self.table.last_key())
-            case "read":
+            case ChunkSort.READ:
                 bounds = _bounds(chunk.cursor_from, chunk.cursor_to)
                 return self.table.stage(connection, self._own_job, chunk.chunk_no, bounds)
-            case "compare":
+            case ChunkSort.COMPARE:
                 return self._compare(connection, chunk)
-            case "swap":
+            case ChunkSort.SWAP:
                 self._await_swap(connection, chunk.cursor_to[1])
                 failpoint("resync.swapped", connection, about=chunk.cursor_to[1])
                 return Swapped(chunk.cursor_to[1])
-            case _:
+            case ChunkSort.END:
                 return None
+            case _:
+                assert_never(sort)
 
     def write(self, connection: Connection, chunk: HeldChunk, known: object) -> ChunkResult:
         """Give the generation its number, or name the files of a stretch, in the transaction that ends the chunk."""
@@ -173,10 +185,11 @@ class ResyncKind:
     def verify(self, connection: Connection, chunk: ChunkRecord) -> ChunkCheck:
         """Whether the generation of a subject counts; stretches were compared before any did."""
         details = chunk.details or {}
-        rows = (chunk.rows_after or 0) if chunk.cursor_to[0] == READ else 0
-        if chunk.cursor_to[0] == COMPARE:
+        sort = _sort(chunk.cursor_to)
+        rows = (chunk.rows_after or 0) if sort is ChunkSort.READ else 0
+        if sort is ChunkSort.COMPARE:
             return ChunkCheck(rows=0, rows_changed_since=chunk.rows_after or 0 if details["changed"] else 0)
-        if chunk.cursor_to[0] == SWAP:
+        if sort is ChunkSort.SWAP:
             subject_key = chunk.cursor_to[1]
             now = datetime_of(status.current_us(connection))
             if resyncs.resync_progress(connection, self._own_job, subject_key, since=now).is_pending:
@@ -193,7 +206,7 @@ class ResyncKind:
             return None
         key_end = None if state.key_end is None else tuple(state.key_end)
         found = self.table.next_stretch(_key(after), key_end, rows=rows)
-        return Cut((READ, key_text(found.to)), found.rows, is_last=False)
+        return Cut(_cursor(ChunkSort.READ, key_text(found.to)), found.rows, is_last=False)
 
     def _begin_swap(self, connection: Connection) -> None:
         """Let subjects be swapped, unless too much of what counts would go."""
@@ -217,9 +230,9 @@ class ResyncKind:
     def _next_subject(self, connection: Connection, after: str | None) -> Cut:
         found = resyncs.next_swapped_subject(connection, self._own_job, after)
         if found is None:
-            return Cut((END,), 0, is_last=True)
+            return Cut(_cursor(ChunkSort.END), 0, is_last=True)
         subject_key, rows = found
-        return Cut((SWAP, subject_key), rows, is_last=False)
+        return Cut(_cursor(ChunkSort.SWAP, subject_key), rows, is_last=False)
 
     def _begin(self, connection: Connection, known: Begun) -> None:
         try:
@@ -309,9 +322,18 @@ def open_resync(spec: ResyncSpec, job_id: int | None, means: ResyncMeans) -> Ite
         )
 
 
+def _cursor(sort: ChunkSort, *place: str) -> tuple[str, ...]:
+    """As it is stored: the value of the sort, because psycopg would write the name of an enum."""
+    return (sort.value, *place)
+
+
+def _sort(cursor: Sequence[str]) -> ChunkSort:
+    return ChunkSort(cursor[0])
+
+
 def _key(cursor: Sequence[str] | None) -> Position | None:
     """The key where a stretch ends; None before the first, and behind the last."""
-    return key_of(cursor[1]) if cursor is not None and cursor[0] == READ else None
+    return key_of(cursor[1]) if cursor is not None and _sort(cursor) is ChunkSort.READ else None
 
 
 def _bounds(cursor_from: Sequence[str] | None, cursor_to: Sequence[str]) -> Bounds:
@@ -319,7 +341,7 @@ def _bounds(cursor_from: Sequence[str] | None, cursor_to: Sequence[str]) -> Boun
 
 
 def _place(cursor: Sequence[str] | None) -> str | None:
-    return cursor[1] if cursor is not None and cursor[0] == COMPARE else None
+    return cursor[1] if cursor is not None and _sort(cursor) is ChunkSort.COMPARE else None
 
 
 def _result(

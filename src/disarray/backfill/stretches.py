@@ -58,7 +58,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class StretchEnd:
-    """Where the next stretch ends, None: it is open; and how many rows it has."""
+    """Where the next stretch ends, and how many rows it has. None: its end is open."""
 
     to: Position | None
     rows: int
@@ -66,7 +66,7 @@ class StretchEnd:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A stretch of the key, behind one position and up to another; None: without an end there."""
+    """A stretch of the key: behind one position and up to another. None: it is open at that end."""
 
     key_from: Position | None
     key_to: Position | None

@@ -17,7 +17,7 @@ from disarray.formats.infer import (
     filled,
     has_offset,
     name_and_unit,
-    says_time,
+    names_time,
     stamp_fits,
     time_layouts,
 )
@@ -298,7 +298,7 @@ def _is_constant(cells: Sequence[str]) -> bool:
 def _event_time(found: Guess, cells: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Note the event time rule; gives the headers it uses."""
     # A stamp that is the same in every row says when the run began, not when a reading was taken.
-    by_promise = sorted(cells, key=lambda name: (_is_constant(cells[name]), not says_time(name)))
+    by_promise = sorted(cells, key=lambda name: (_is_constant(cells[name]), not names_time(name)))
     for name in by_promise:
         layouts = time_layouts(cells[name])
         if layouts:

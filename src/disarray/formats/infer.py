@@ -111,7 +111,7 @@ def epoch_layout(header: str, cells: Sequence[str]) -> str | None:
     return None
 
 
-def says_time(header: str) -> bool:
+def names_time(header: str) -> bool:
     """Whether a header speaks of time."""
     return _TIME_WORDS.search(header) is not None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import ConfigError
 from disarray.formats.guess import Guess, names_of, which_stamp
-from disarray.formats.infer import name_and_unit, says_time
+from disarray.formats.infer import name_and_unit, names_time
 from disarray.model.description.format import ColumnType
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def guess_parquet(path: Path) -> Guess:
     except (pa.ArrowException, OSError) as error:
         raise ConfigError(f"{path} starts like a Parquet file but is not a whole one: {error}") from error
     stamps = [column for column in schema if pa.types.is_timestamp(column.type)]
-    stamps.sort(key=lambda column: not says_time(column.name))
+    stamps.sort(key=lambda column: not names_time(column.name))
     if not stamps:
         raise ConfigError(f"{path} has no timestamp column; say in a dataset how to tell the time")
     event = stamps[0]

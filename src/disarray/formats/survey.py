@@ -30,7 +30,7 @@ LADDER = (
 )
 _FEWEST_STEPS = 20
 # What people call the thing that is measured; a column of such a name that has a few values names subjects.
-_THINGS = ("tool", "machine", "equipment", "asset", "station", "instrument", "subject")
+_SUBJECT_WORDS = ("tool", "machine", "equipment", "asset", "station", "instrument", "subject")
 _MOST_SUBJECTS = 1_000
 _SMALL = 1_000_000
 _SHOWN_SUBJECTS = 5
@@ -109,11 +109,11 @@ def suggest_segment(readings: int, span_us: int) -> int:
 
 def _subject(columns: Mapping[str, Sequence[object]]) -> str | None:
     """A column that is called like a thing and names a few of them, each in several lines."""
-    for name in sorted(columns, key=lambda each: next(iter(_thing_in(each)), len(_THINGS))):
+    for name in sorted(columns, key=lambda each: next(iter(_subject_words_in(each)), len(_SUBJECT_WORDS))):
         values = columns[name]
         kinds = set(values)
         if (
-            _thing_in(name)
+            _subject_words_in(name)
             and 1 < len(kinds) <= _MOST_SUBJECTS
             and None not in kinds
             and len(values) >= 2 * len(kinds)
@@ -123,9 +123,9 @@ def _subject(columns: Mapping[str, Sequence[object]]) -> str | None:
     return None
 
 
-def _thing_in(name: str) -> list[int]:
+def _subject_words_in(name: str) -> list[int]:
     words = name.lower().split("_")
-    return [place for place, thing in enumerate(_THINGS) if thing in words]
+    return [place for place, word in enumerate(_SUBJECT_WORDS) if word in words]
 
 
 def _texts(values: Sequence[object]) -> tuple[str, ...]:

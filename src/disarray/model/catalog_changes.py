@@ -28,7 +28,6 @@ class FileChange:
     generation: int
     seam_position: int | None
     fragments: tuple[FragmentEntry, ...] = ()
-    is_parked: bool = False
     is_removed: bool = False
     is_released: bool = False
     is_allowed: bool = False  # what it said before it was blacklisted counts again
@@ -164,7 +163,7 @@ def plan_changes(
                 and not change.ignores_horizon
                 and fragment.segment_us not in replaced
             )
-            must_wait = change.is_parked or too_late or contradicts
+            must_wait = too_late or contradicts
             state = FragmentState.PARKED if must_wait else FragmentState.ACTIVE
             if change.is_allowed and change.source_uri in (former or {}):
                 state = restored_state(fragment, (former or {})[change.source_uri], otherwise=state)
@@ -235,7 +234,7 @@ def _returned(fragment: FragmentEntry, sealed_segments: Collection[int]) -> Frag
 def _what_stays(fragment: FragmentEntry, change: FileChange) -> FragmentEntry | None:
     """The fragment as the change leaves it: itself, cut at the seam, or None."""
     seam = change.seam_position
-    if change.is_parked or seam is None or fragment.generation != change.generation:
+    if seam is None or fragment.generation != change.generation:
         return fragment
     if fragment.first_position >= seam:
         return None

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
 
 from disarray.errors import SegmentRangeError
 from disarray.model.duration import DAY
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -36,28 +32,6 @@ def segment_start(event_us: int, length_us: int) -> int:
     """Start of the segment in which a reading falls; segments count from 1970-01-01T00:00Z, both ways."""
     _check(event_us, length_us)
     return event_us - event_us % length_us
-
-
-def segment_of(event_us: int, length_us: int) -> Segment:
-    """The segment in which a reading falls."""
-    start = segment_start(event_us, length_us)
-    return Segment(start, start + length_us)
-
-
-def segments_over(first_us: int, last_us: int, *, length_us: int) -> Iterator[Segment]:
-    """All segments that a span touches, both ends included, in order."""
-    start = segment_start(first_us, length_us)
-    _check(last_us, length_us)
-    while start <= last_us:
-        yield Segment(start, start + length_us)
-        start += length_us
-
-
-def count_segments(first_us: int, last_us: int, *, length_us: int) -> int:
-    """How many segments a span touches, without listing them."""
-    if last_us < first_us:
-        return 0
-    return (segment_start(last_us, length_us) - segment_start(first_us, length_us)) // length_us + 1
 
 
 def is_beyond_horizon(segment_us: int, horizon_start_us: int | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from disarray.model.description.metrics import MetricKind
 
@@ -72,9 +72,15 @@ def segment_at(segments: list[ChannelSegment], at_us: int) -> ChannelSegment | N
 def end_value(metric: Metric, segment: ChannelSegment) -> Number | None:
     """The value after the last reading of a segment; None where there is none, or where it is not known yet."""
     base, total = segment.tail.base, segment.tail.total
-    if metric.kind.is_extreme:
-        known = [number for number in (base, total) if number is not None]
-        choose = min if metric.kind is MetricKind.MIN else max
-        return choose(known) if known else None
+    known = [number for number in (base, total) if number is not None]
+    match metric.kind:
+        case MetricKind.MIN:
+            return min(known, default=None)
+        case MetricKind.MAX:
+            return max(known, default=None)
+        case MetricKind.SUM | MetricKind.COUNT | MetricKind.INTEGRAL | MetricKind.INCREASE:
+            pass
+        case _:
+            assert_never(metric.kind)
     # A commit whose shift was too large to be done at once leaves new summaries without a base for a while.
     return None if base is None or total is None else base + total

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from disarray.errors import SourceLayoutError
 from disarray.formats.dataset_text import dataset_block
-from disarray.formats.infer import name_and_unit, says_time
+from disarray.formats.infer import name_and_unit, names_time
 from disarray.model.description.dataset_reader import read_datasets
 from disarray.model.description.spec_table import Problems
 from disarray.model.description.table_source import UrlOrigin, read_sources
@@ -202,7 +202,7 @@ def _watermark(session: TableSession, types: Mapping[str, str], cursor: str | No
 
 def _event_time(types: Mapping[str, str], cursor: str | None) -> str | None:
     stamps = [name for name, kind in types.items() if kind in STAMPS]
-    named = [name for name, kind in types.items() if kind in (*STAMPS, *_TEXTS) and says_time(name)]
+    named = [name for name, kind in types.items() if kind in (*STAMPS, *_TEXTS) and names_time(name)]
     return next((name for name in (*stamps, *named) if name != cursor), cursor if cursor in stamps else None)
 
 

@@ -255,10 +255,10 @@ def _load(block: str, known: Mapping[str, Description], project: Path) -> Datase
 
 
 def _survey(dataset: Dataset, table: pa.Table, *, may_be_split: bool) -> Survey:
-    telling = [
+    shown_columns = [
         column.name
         for column in dataset.columns
         if column.type in (ColumnType.INT64, ColumnType.STRING) and column.origin is Origin.CELL
     ]
-    columns = {name: table.column(name).to_pylist() for name in telling}
+    columns = {name: table.column(name).to_pylist() for name in shown_columns}
     return survey(table.column(EVENT_US).to_pylist(), columns, may_be_split=may_be_split)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -205,11 +205,15 @@ def _history(metric: Metric, ranges: pa.Table, ends: pa.Table) -> pa.Table:
 
 
 def _joined(metric: Metric, base: Any, total: Any) -> Any:
-    if metric.kind is MetricKind.MIN:
-        return pc.min_element_wise(base, total, skip_nulls=True)
-    if metric.kind is MetricKind.MAX:
-        return pc.max_element_wise(base, total, skip_nulls=True)
-    return pc.add(base, total)
+    match metric.kind:
+        case MetricKind.MIN:
+            return pc.min_element_wise(base, total, skip_nulls=True)
+        case MetricKind.MAX:
+            return pc.max_element_wise(base, total, skip_nulls=True)
+        case MetricKind.SUM | MetricKind.COUNT | MetricKind.INTEGRAL | MetricKind.INCREASE:
+            return pc.add(base, total)
+        case _:
+            assert_never(metric.kind)
 
 
 def _final(summaries: pa.Table, chain: SubjectChain, dataset: Dataset) -> pa.Table:

@@ -257,7 +257,7 @@ def _running_extreme(
     """The extreme of all that came before; there is none as long as nothing had a point."""
     is_float = former.dtype == np.float64
     limits = (-np.inf, np.inf) if is_float else (np.iinfo(np.int64).min, np.iinfo(np.int64).max)
-    worst = limits[0] if metric.kind is MetricKind.MAX else limits[1]
+    worst = {MetricKind.MAX: limits[0], MetricKind.MIN: limits[1]}[metric.kind]
     running, _ = fold_groups(FOLDS[metric.kind], np.where(has_former, former, worst), starts)
     seen, _ = fold_groups(np.maximum, has_former.astype(np.int64), starts)
     return running, seen > 0

@@ -194,6 +194,6 @@ class Recompute:
             some.sort(key=lambda each: (each.subject_key, each.segment_us or 0, each.name, each.channel))
             first = {each.subject_key: each for each in reversed(some)}
             listed = some[:MAX_LISTED]
-            heard = {each.subject_key for each in listed}
+            seen_subjects = {each.subject_key for each in listed}
             self.report.differences += listed
-            self.report.differences += [first[key] for key in sorted(first.keys() - heard)]
+            self.report.differences += [first[key] for key in sorted(first.keys() - seen_subjects)]

@@ -35,21 +35,6 @@ def combine_hashes(size: int, hashes: Sequence[bytes]) -> str:
     return blake3(b"%d:%d:" % (BLOCK_BYTES, size) + b"".join(hashes)).hexdigest()
 
 
-def hash_descriptor(descriptor: int) -> str:
-    """The content hash of a whole open file; memory stays at one block."""
-    hashes: list[bytes] = []
-    size = 0
-    while block := os.pread(descriptor, BLOCK_BYTES, size):
-        # A short read before the end would shift every later block.
-        while len(block) < BLOCK_BYTES and (
-            more := os.pread(descriptor, BLOCK_BYTES - len(block), size + len(block))
-        ):
-            block += more
-        hashes.append(hash_block(block))
-        size += len(block)
-    return combine_hashes(size, hashes)
-
-
 @dataclass(slots=True)
 class BlockReader:
     """Reads an open file once, from a block's start to a fixed end, and hashes what passes."""

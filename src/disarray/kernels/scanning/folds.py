@@ -62,13 +62,13 @@ def fold_metric(series: Series, metric: Metric) -> Fold:
     first_points = point_starts[:-1][np.diff(point_starts) > 0]
     with np.errstate(all="ignore"):
         steps = _steps(series, metric, points, values=values, firsts=first_points)
-        folded = accumulate(_FOLDS[metric.kind], steps, first_points)
-        if _FOLDS[metric.kind] is np.add:
+        folded = accumulate(FOLDS[metric.kind], steps, first_points)
+        if FOLDS[metric.kind] is np.add:
             _refuse_overflow(series, metric, leaves_range(steps, folded, first_points))
     return Fold(metric, pieces, points, values, point_starts, folded)
 
 
-_FOLDS: dict[MetricKind, np.ufunc] = {
+FOLDS: dict[MetricKind, np.ufunc] = {
     MetricKind.SUM: np.add,
     MetricKind.COUNT: np.add,
     MetricKind.INTEGRAL: np.add,

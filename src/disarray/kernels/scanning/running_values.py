@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from disarray.kernels.scanning.folds import fold_metric
+from disarray.kernels.scanning.folds import FOLDS
 from disarray.model.description.format import ColumnType
-from disarray.model.description.metrics import MetricKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -94,16 +93,6 @@ def local_values(series: Series, fold: Fold) -> Locals:
     )
 
 
-def running_values(series: Series, metric: Metric, bases: Mapping[str, Base]) -> pa.Array[Any]:
-    """The metric at every reading in canonical order; `bases` has every channel of the segment."""
-    return values_from(
-        local_values(series, fold_metric(series, metric)),
-        metric,
-        [bases[name] for name in series.channels],
-        series.channel_by_reading,
-    )
-
-
 def values_from(
     inside: Locals, metric: Metric, own: Sequence[Base], channel: NDArray[np.int64]
 ) -> pa.Array[Any]:
@@ -113,7 +102,7 @@ def values_from(
     has_local = inside.values.is_valid().to_numpy(zero_copy_only=False)
     local = inside.values.fill_null(0).to_numpy(zero_copy_only=False)
     if metric.kind.is_extreme:
-        extreme = np.minimum if metric.kind is MetricKind.MIN else np.maximum
+        extreme = FOLDS[metric.kind]
         joined = np.where(has_base & has_local, extreme(base, local), np.where(has_local, local, base))
         has_joined = has_base | has_local
     else:

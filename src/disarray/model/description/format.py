@@ -10,7 +10,6 @@ from enum import StrEnum
 EVENT_US = "_event_us"
 CHANNEL = "_channel"
 POSITION = "_position"
-OCCURRENCE = "_occurrence"
 
 DEFAULT_MAX_LINE_BYTES = 1 << 20
 DEFAULT_TRUE_TOKENS = ("true", "True", "TRUE", "1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 from disarray.model.description.format import ColumnType
 from disarray.model.description.spec_expressions import column_name, condition, expression
@@ -36,7 +36,13 @@ class MetricKind(StrEnum):
     @property
     def is_extreme(self) -> bool:
         """Whether it keeps the least or the greatest value; the others add up."""
-        return self in (MetricKind.MIN, MetricKind.MAX)
+        match self:
+            case MetricKind.MIN | MetricKind.MAX:
+                return True
+            case MetricKind.SUM | MetricKind.COUNT | MetricKind.INTEGRAL | MetricKind.INCREASE:
+                return False
+            case _:
+                assert_never(self)
 
 
 class IntegralMethod(StrEnum):

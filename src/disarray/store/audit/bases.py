@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, assert_never
 
 from disarray.control.audit import Finding
+from disarray.model.description.metrics import MetricKind
 from disarray.model.segments import datetime_of
 
 if TYPE_CHECKING:
@@ -105,13 +106,13 @@ class _Block:
 
 def _next(link: ChainLink, former: _Step | None, opening: ChainLink | None) -> _Step:
     """A piece behind another; `opening` has the point that is continued with."""
-    is_extreme = link.kind in ("min", "max")
+    is_extreme = MetricKind(link.kind).is_extreme
     if former is None or link.piece == 1 or link.first_reset != former.link.last_reset:
         zero: Number = None if is_extreme else 0 if link.is_integer else 0.0
         return _Step(link, zero, zero, None, former is None and link.piece == 0)
     total = former.link.total_int if link.is_integer else former.link.total_float
     if is_extreme:
-        extreme = _joined(link, former.base, total)
+        extreme = joined(link, former.base, total)
         return _Step(link, extreme, extreme, former.point, former.is_carried)
     if former.base is None or total is None:
         return _Step(link, former.base, None, former.point, former.is_carried)
@@ -124,20 +125,27 @@ def _moved(within: _Step, start: _Step) -> _Step:
     is_behind_a_point = within.prior is not None
     return _Step(
         within.link,
-        _joined(
+        joined(
             within.link, start.base if is_behind_a_point or within.link.points else start.before, within.base
         ),
-        _joined(within.link, start.base if is_behind_a_point else start.before, within.before),
+        joined(within.link, start.base if is_behind_a_point else start.before, within.before),
         within.prior or start.prior,
         within.is_carried,
     )
 
 
-def _joined(link: ChainLink, left: Number, right: Number) -> Number:
-    if link.kind in ("min", "max"):
-        known = [each for each in (left, right) if each is not None]
-        return (min(known) if link.kind == "min" else max(known)) if known else None
-    return None if left is None or right is None else left + right
+def joined(link: ChainLink, left: Number, right: Number) -> Number:
+    """Two parts of a value of this link's metric as one."""
+    kind = MetricKind(link.kind)
+    match kind:
+        case MetricKind.MIN:
+            return min((each for each in (left, right) if each is not None), default=None)
+        case MetricKind.MAX:
+            return max((each for each in (left, right) if each is not None), default=None)
+        case MetricKind.SUM | MetricKind.COUNT | MetricKind.INTEGRAL | MetricKind.INCREASE:
+            return None if left is None or right is None else left + right
+        case _:
+            assert_never(kind)
 
 
 def _step_findings(subject_key: str, step: _Step, within: _Step, block_us: int) -> Iterator[Finding]:
@@ -242,13 +250,24 @@ def _junction(link: ChainLink, earlier: _Point | None) -> float:
     nothing = 0 if link.is_integer else 0.0
     if earlier is None or link.first_us is None or value is None:
         return nothing
-    if link.kind == "increase":
-        return value if value < earlier.value else value - earlier.value
-    if link.kind != "integral" or link.max_gap_us is None:
-        return nothing
-    gap_us = link.first_us - earlier.us
+    kind = MetricKind(link.kind)
+    match kind:
+        case MetricKind.SUM | MetricKind.COUNT | MetricKind.MIN | MetricKind.MAX:
+            return nothing
+        case MetricKind.INCREASE:
+            return value if value < earlier.value else value - earlier.value
+        case MetricKind.INTEGRAL:
+            return _area(link, earlier, link.first_us, value)
+        case _:
+            assert_never(kind)
+
+
+def _area(link: ChainLink, earlier: _Point, first_us: int, value: float) -> float:
+    if link.max_gap_us is None:
+        return 0.0
+    gap_us = first_us - earlier.us
     if gap_us > link.max_gap_us or earlier.broken_by != link.first_break:
-        return nothing
+        return 0.0
     if link.method == "previous":
         return 0.0 if abs(earlier.value) < _UNDERFLOW else earlier.value * (gap_us / 1e6)
     if abs(earlier.value + value) < _UNDERFLOW:

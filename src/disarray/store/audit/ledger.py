@@ -13,6 +13,7 @@ from disarray.control.audit import Finding
 from disarray.kernels.scanning.running_values import Base, values_from
 from disarray.model.description.format import EVENT_US
 from disarray.model.segments import datetime_of, segment_start
+from disarray.store.audit.bases import joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -133,7 +134,4 @@ def _value_after(link: ChainLink) -> float | None:
         total: float | None = link.total_int
     else:
         base, total = link.base_float, link.total_float
-    if link.kind in ("min", "max"):
-        known = [each for each in (base, total) if each is not None]
-        return (min(known) if link.kind == "min" else max(known)) if known else None
-    return None if base is None or total is None else base + total
+    return joined(link, base, total)

@@ -87,7 +87,7 @@ class StagedSwap:
 
 
 def mark_superseded(connection: Connection, assignments: Sequence[Assignment]) -> list[Assignment]:
-    """The assignments, those marked whose file a resync took the place of: nothing is done to it any more."""
+    """The same assignments. Those whose file a resync has replaced are marked: nothing is done to such a file."""
     delivered = [
         each.source_uri
         for each in assignments

@@ -50,7 +50,7 @@ class KeptSubject:
 
 
 @dataclass(slots=True)
-class _Care:
+class _SubjectRun:
     """One item on its way: what is done for its subject, and what must not be tried again."""
 
     item: QueueItem
@@ -63,7 +63,7 @@ class _Care:
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    care: _Care
+    run: _SubjectRun
     cold: dict[int, ColdSegment]
     merge: SubjectMerge
 
@@ -82,61 +82,59 @@ def keep_subjects(
     workplace: Workplace, items: Sequence[QueueItem], *, on_step: Callable[[], None]
 ) -> KeepingReport:
     """Seal and compact the subjects of these items. Every step is a commit of its own: a crash leaves the rest."""
-    cares = [_Care(item, KeptSubject(subject_key=item.subject_key), set(), {}) for item in items]
-    for care in cares:
-        _guarded(care, partial(_seal, workplace, care))
+    runs = [_SubjectRun(item, KeptSubject(subject_key=item.subject_key), set(), {}) for item in items]
+    for run in runs:
+        _guarded(run, partial(_seal, workplace, run))
         on_step()
-    while planned := [plan for care in cares if not care.is_lost for plan in _plan(workplace, care)]:
+    while planned := [plan for run in runs if not run.is_lost for plan in _plan(workplace, run)]:
         results = _compact(workplace, planned)
         on_step()
         for each, files in zip(planned, results, strict=True):
-            _guarded(each.care, partial(_commit, workplace, each, files))
+            _guarded(each.run, partial(_commit, workplace, each, files))
             on_step()
     completed: list[QueueId] = []
     failed: dict[QueueId, str] = {}
-    for care in cares:
-        _guarded(care, partial(_end, workplace, care, completed, failed))
+    for run in runs:
+        _guarded(run, partial(_end, workplace, run, completed, failed))
     return KeepingReport(
         completed=tuple(completed),
         failed=failed,
-        lost_subjects=tuple(care.item.subject_key for care in cares if care.is_lost),
-        kept=tuple(
-            care.kept for care in cares if care.kept != KeptSubject(subject_key=care.kept.subject_key)
-        ),
+        lost_subjects=tuple(run.item.subject_key for run in runs if run.is_lost),
+        kept=tuple(run.kept for run in runs if run.kept != KeptSubject(subject_key=run.kept.subject_key)),
     )
 
 
-def _guarded(care: _Care, step: Callable[[], None]) -> None:
-    if care.is_lost:
+def _guarded(run: _SubjectRun, step: Callable[[], None]) -> None:
+    if run.is_lost:
         return
     try:
         step()
     except LeaseLostError as error:
         log.warning("%s", error)
-        care.is_lost = True
+        run.is_lost = True
 
 
-def _seal(workplace: Workplace, care: _Care) -> None:
+def _seal(workplace: Workplace, run: _SubjectRun) -> None:
     with workplace.pool.connection() as connection:
         for dataset in workplace.datasets.values():
             expired = housekeeping.list_expired_segments(
-                connection, dataset, subject_key=care.item.subject_key
+                connection, dataset, subject_key=run.item.subject_key
             )
             if expired:
                 sealed = housekeeping.seal_segments(
                     connection,
                     uuid.uuid4(),
-                    care.item.subject_key,
+                    run.item.subject_key,
                     workplace.holder,
-                    fence=care.item.fence,
+                    fence=run.item.fence,
                     dataset=dataset.name,
                     segments=[segment.segment_us for segment in expired],
                 )
-                failpoint("seal.after", connection, about=care.item.subject_key)
-                care.kept = replace(care.kept, segments_sealed=care.kept.segments_sealed + sealed)
+                failpoint("seal.after", connection, about=run.item.subject_key)
+                run.kept = replace(run.kept, segments_sealed=run.kept.segments_sealed + sealed)
 
 
-def _plan(workplace: Workplace, care: _Care) -> list[_Planned]:
+def _plan(workplace: Workplace, run: _SubjectRun) -> list[_Planned]:
     planned = []
     policy = workplace.housekeeping
     with workplace.pool.connection() as connection:
@@ -149,22 +147,22 @@ def _plan(workplace: Workplace, care: _Care) -> list[_Planned]:
                     cold_after=policy.cold_after,
                     fragments=policy.compact_fragments,
                     readings=policy.compact_readings,
-                    subject_key=care.item.subject_key,
+                    subject_key=run.item.subject_key,
                 )
-                if (dataset.name, segment.segment_us) not in care.finished
+                if (dataset.name, segment.segment_us) not in run.finished
             ]
             chosen = {segment.segment_us: segment for segment in _one_round(cold)}
-            merges, left = _merges(connection, dataset, care.item.subject_key, list(chosen))
-            care.finished |= {(dataset.name, segment_us) for segment_us in left}
-            care.kept = replace(care.kept, segments_left=care.kept.segments_left + len(left))
+            merges, left = _merges(connection, dataset, run.item.subject_key, list(chosen))
+            run.finished |= {(dataset.name, segment_us) for segment_us in left}
+            run.kept = replace(run.kept, segments_left=run.kept.segments_left + len(left))
             if merges:
                 merge = SubjectMerge(
                     dataset=dataset,
-                    subject_key=care.item.subject_key,
+                    subject_key=run.item.subject_key,
                     run_id=uuid.uuid4(),
                     segments=tuple(merges),
                 )
-                planned.append(_Planned(care, chosen, merge))
+                planned.append(_Planned(run, chosen, merge))
     return planned
 
 
@@ -208,23 +206,23 @@ def _compact(workplace: Workplace, planned: Sequence[_Planned]) -> list[list[Com
         for each in planned:
             dataset = each.merge.dataset.name
             keys = [(dataset, segment.segment_us) for segment in each.merge.segments]
-            each.care.failures |= dict.fromkeys(keys, f"{type(error).__name__}: {error}")
-            each.care.finished |= set(keys)
+            each.run.failures |= dict.fromkeys(keys, f"{type(error).__name__}: {error}")
+            each.run.finished |= set(keys)
         return [[] for _ in planned]
 
 
 def _commit(workplace: Workplace, planned: _Planned, files: Sequence[CompactedFile]) -> None:
-    care, dataset = planned.care, planned.merge.dataset
+    run, dataset = planned.run, planned.merge.dataset
     for file in files:
-        care.failures |= {(dataset.name, segment): text for segment, text in file.failures.items()}
-    care.finished |= set(care.failures)
+        run.failures |= {(dataset.name, segment): text for segment, text in file.failures.items()}
+    run.finished |= set(run.failures)
     done: list[CompactedSegment] = [segment for file in files for segment in file.segments]
     if not done:
         return
     compaction = Compaction(
         run_id=planned.merge.run_id,
-        subject_key=care.item.subject_key,
-        fence=care.item.fence,
+        subject_key=run.item.subject_key,
+        fence=run.item.fence,
         dataset=dataset,
         segments=[
             (segment.segment_us, planned.cold[segment.segment_us].revision, segment.digest)
@@ -241,36 +239,38 @@ def _commit(workplace: Workplace, planned: _Planned, files: Sequence[CompactedFi
     keys = {(dataset.name, segment.segment_us) for segment in done}
     try:
         with workplace.pool.connection() as connection:
-            failpoint("compact.written", connection, about=care.item.subject_key)
+            failpoint("compact.written", connection, about=run.item.subject_key)
             housekeeping.compact_segments(connection, compaction, workplace.holder)
-            failpoint("compact.after_commit", connection, about=care.item.subject_key)
+            failpoint("compact.after_commit", connection, about=run.item.subject_key)
     except SegmentDiffersError as error:
-        care.failures |= dict.fromkeys(keys, str(error))
+        run.failures |= dict.fromkeys(keys, str(error))
     except StalePlanError:
-        care.stale += 1
-        if care.stale == _ATTEMPTS:
+        run.stale += 1
+        if run.stale == _ATTEMPTS:
             raise
         return
     else:
-        care.kept = replace(
-            care.kept,
-            segments_compacted=care.kept.segments_compacted + len(done),
-            fragments_before=care.kept.fragments_before + len(compaction.dropped),
-            fragments_after=care.kept.fragments_after + len(compaction.added),
-            row_groups_before=care.kept.row_groups_before + count_row_groups(compaction.dropped),
-            row_groups_after=care.kept.row_groups_after + count_row_groups(compaction.added),
+        run.kept = replace(
+            run.kept,
+            segments_compacted=run.kept.segments_compacted + len(done),
+            fragments_before=run.kept.fragments_before + len(compaction.dropped),
+            fragments_after=run.kept.fragments_after + len(compaction.added),
+            row_groups_before=run.kept.row_groups_before + count_row_groups(compaction.dropped),
+            row_groups_after=run.kept.row_groups_after + count_row_groups(compaction.added),
         )
-    care.finished |= keys
+    run.finished |= keys
 
 
-def _end(workplace: Workplace, care: _Care, completed: list[QueueId], failed: dict[QueueId, str]) -> None:
+def _end(
+    workplace: Workplace, run: _SubjectRun, completed: list[QueueId], failed: dict[QueueId, str]
+) -> None:
     with workplace.pool.connection() as connection:
-        if care.failures:
-            message = next(iter(care.failures.values()))
-            failed[care.item.queue_id] = message
+        if run.failures:
+            message = next(iter(run.failures.values()))
+            failed[run.item.queue_id] = message
             claims.fail_item(
-                connection, care.item.queue_id, workplace.holder, error_message=message, is_permanent=True
+                connection, run.item.queue_id, workplace.holder, error_message=message, is_permanent=True
             )
         else:
-            claims.complete_item(connection, care.item.queue_id, workplace.holder)
-            completed.append(care.item.queue_id)
+            claims.complete_item(connection, run.item.queue_id, workplace.holder)
+            completed.append(run.item.queue_id)

@@ -45,6 +45,8 @@ from (
         case
             when bool_and(known.sealed_at is not null) then 'its segment is sealed'
             when bool_or(known.sealed_at is not null) then 'beyond the horizon, part of it sealed'
+            when bool_and(elsewhere.counts) then 'counts elsewhere, in a sealed segment'
+            when bool_or(elsewhere.counts) then 'part of it counts elsewhere, in a sealed segment'
             when bool_and(late.contradicts) then 'contradicts readings that count'
             when bool_or(late.contradicts) then 'beyond the horizon, part of it contradicts readings that count'
             else 'beyond the horizon'
@@ -62,6 +64,21 @@ from (
             late.dataset = known.dataset
             and late.subject_key = known.subject_key
             and late.segment_us = known.segment_us
+    -- As _moved_state in model/catalog_changes.py: the file is about another dataset or subject now, and what it said stays there.
+    cross join lateral (
+        select
+            exists (
+                select
+                from fragment as former
+                where
+                    former.source_uri = late.source_uri
+                    and former.generation = late.generation
+                    and former.state = 'sealed'
+                    and (former.dataset, former.subject_key) <> (late.dataset, late.subject_key)
+                    and former.first_us <= late.last_us
+                    and former.last_us >= late.first_us
+            ) as counts
+    ) as elsewhere
     where
         late.state = 'parked'
         -- It is about to go with its file, and waits again when that is allowed.

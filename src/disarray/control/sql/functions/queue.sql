@@ -417,7 +417,7 @@ begin
 end
 $$;
 comment on function disarray.next_subject(disarray.ingest_queue_lane, text[], timestamptz, text[], text[], integer) is
-    'The free subject that has waited longest in a lane; in the live one in turns one that has numbers and a newcomer, so that '
+    'The free subject that has waited longest in a lane. The live lane alternates between subjects that have numbers and newcomers: '
     'whoever invents subjects delays no other by more than two claims. Its row is locked: this is the gate that lets one claim at a time through.';
 
 create function disarray.items_in_line(

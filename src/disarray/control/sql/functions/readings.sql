@@ -419,7 +419,10 @@ begin
                     case folded.kind
                         when 'min' then format('least(base_%s.base_%s, reading.%I)', folded.place, kind.word, folded.local)
                         when 'max' then format('greatest(base_%s.base_%s, reading.%I)', folded.place, kind.word, folded.local)
-                        else format('base_%s.base_%s + reading.%I', folded.place, kind.word, folded.local)
+                        else case
+                            when telemetry.is_additive(folded.kind) then format('base_%s.base_%s + reading.%I', folded.place, kind.word, folded.local)
+                            else 'null'
+                        end
                     end,
                     folded.name
                 ),

@@ -43,6 +43,7 @@ as $$
 select case
     when p_kind = 'min' then least(p_base, p_local)
     when p_kind = 'max' then greatest(p_base, p_local)
+    when telemetry.is_additive(p_kind) is not true then null
     when p_is_integer then p_base + p_local
     -- A sum that leaves what a float can hold is nobody's value: readers would refuse it as well.
     when abs(p_base) > 8e307 or abs(p_local) > 8e307 then null
@@ -305,7 +306,7 @@ begin
             was.is_integer as old_is_integer,
             now.kind as new_kind,
             now.is_integer as new_is_integer,
-            was.kind not in ('min', 'max') and now.kind not in ('min', 'max') as is_additive,
+            telemetry.is_additive(was.kind) and telemetry.is_additive(now.kind) as is_additive,
             telemetry.number_of(head.base_float, head.base_int) as new_base,
             telemetry.number_of(head.before_float, head.before_int) as new_before,
             case
@@ -679,16 +680,9 @@ from (
     select distinct on (summary.metric, summary.channel)
         summary.metric,
         summary.channel,
-        case
-            when metric.kind = 'min' then least(summary.base_float, summary.total_float)
-            when metric.kind = 'max' then greatest(summary.base_float, summary.total_float)
-            else summary.base_float + summary.total_float
-        end as total_float,
-        case
-            when metric.kind = 'min' then least(summary.base_int, summary.total_int)
-            when metric.kind = 'max' then greatest(summary.base_int, summary.total_int)
-            else summary.base_int + summary.total_int
-        end as total_int
+        -- Not joined_float, which has no sum of numbers near the end of what a float can hold.
+        telemetry.carried_float(metric.kind, true, summary.base_float, summary.total_float) as total_float,
+        telemetry.carried_int(metric.kind, true, summary.base_int, summary.total_int) as total_int
     from disarray.segment_metric as summary
     inner join disarray.subject_version as made
         on
