@@ -520,3 +520,58 @@ def test_a_late_file_of_a_thousand_channels_is_shifted_with_its_commit(connectio
         assert rows == 3 * (128 + 12)
         assert shift(connection, [0]) <= rows
     assert rows / 3 * 7 * 1000 <= MAX_SHIFT_ROWS
+
+
+@pytest.mark.parametrize("changed", [0, 639])
+def test_a_shift_reads_what_its_blocks_have_and_nothing_of_other_subjects(
+    connection: Connection, changed: int
+) -> None:
+    metric = MetricUnderTest("sum", "trapezoid", is_integer=False, resets=False)
+    with connection.transaction(force_rollback=True):
+        store(connection, metric, [], 128 * SEGMENT)
+        connection.execute(
+            """
+            insert into disarray.segment_summary (
+                dataset, subject_key, metric, channel, block_us, segment_us, piece, readings, points, total_float,
+                first_us, first_float, last_us, last_float, first_reading_us, last_reading_us
+            )
+            select
+                'D', subject, 'm', channel, at / 128 * 128 * %(us)s::bigint, at * %(us)s, 0, 1, 1, 1, at * %(us)s, 1,
+                at * %(us)s, 1, at * %(us)s, at * %(us)s
+            from unnest(array['S', 'T', 'U']) as subject
+            cross join generate_series(0, 19) as channel
+            cross join generate_series(0::bigint, 639) as at
+            """,
+            {"us": SEGMENT},
+        )
+        recompute(connection, 0)
+        connection.execute("analyze disarray.segment_summary, disarray.metric_block")
+        connection.execute(
+            """
+            update disarray.segment_summary set total_float = 2
+            where subject_key = 'S' and segment_us = %s and channel = '7'
+            """,
+            (changed * SEGMENT,),
+        )
+        before = summaries_read(connection)
+        connection.execute(
+            """
+            select telemetry.shift_bases(
+                'D', 'S', %(us)s, jsonb_build_object('changed', array[%(us)s], 'heads', '[]'::jsonb), array[%(us)s]
+            )
+            """,
+            {"us": changed * SEGMENT},
+        )
+        # Of twenty channels the block that holds the segment, some times; the plant has 38,400.
+        assert summaries_read(connection) - before < 20 * 128 * 4
+
+
+def summaries_read(connection: Connection) -> int:
+    [(rows,)] = connection.execute(
+        """
+        select seq_tup_read + coalesce(idx_tup_fetch, 0)
+        from pg_stat_xact_all_tables
+        where relid = 'disarray.segment_summary'::regclass
+        """
+    ).fetchall()
+    return int(rows)

@@ -28,6 +28,8 @@ set enable_mergejoin = off
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
 set extra_float_digits = 1
+-- Compiling what is planned for long histories takes seconds; who comes through a pooler has it on.
+set jit = off
 as $$
 declare
     -- Until a subject is rebuilt its summaries are those of the former definition, and so is the way to add them up.
@@ -51,9 +53,16 @@ declare
         order by changed.segment_us::bigint
     );
     v_first_block_us bigint;
+    v_blocks bigint[];
+    v_frontiers bigint[];
 begin
     v_first_block_us := telemetry.block_of(p_frontier_us, v_block_length_us);
-    with touched as materialized (
+    -- Known before the rest is planned: a guess of two hundred thousand blocks would have all that is looked up below read whole.
+    select
+        array_agg(own.block_us),
+        array_agg(own.frontier_us)
+    into v_blocks, v_frontiers
+    from (
         select
             telemetry.block_of(changed.segment_us, v_block_length_us) as block_us,
             min(changed.segment_us) as frontier_us
@@ -79,6 +88,12 @@ begin
                 and block.block_us >= v_first_block_us
         ) as own
         where p_changed is null
+    ) as own;
+    with touched as materialized (
+        select
+            own.block_us,
+            own.frontier_us
+        from unnest(v_blocks, v_frontiers) as own (block_us, frontier_us)
     ),
 
     -- By series and touched block; of a block that has nothing any more the row is still there.
@@ -519,6 +534,8 @@ begin
         where
             not folded.is_seed
             and summary.ctid = folded.place_on_disk
+            -- Fetched by where they stand. Without this line the planner reads the summaries of all subjects to find them.
+            and summary.ctid = any(array(select written.place_on_disk from folded as written where not written.is_seed))
             and (
                 summary.base_float, summary.base_int, summary.before_float, summary.before_int,
                 summary.prior_us, summary.prior_float, summary.prior_int, summary.prior_break, summary.is_carried
@@ -564,6 +581,9 @@ begin
             not block.is_touched
             and block.is_moved
             and stored.ctid = block.place_on_disk
+            and stored.ctid = any(
+                array(select written.place_on_disk from block as written where not written.is_touched and written.is_moved)
+            )
     ),
 
     put as (

@@ -156,6 +156,10 @@ begin
     if to_regclass('disarray.former_base') is null then
         return 0;
     end if;
+    -- Read subject by subject, and row by row: without these two by the square of the subjects.
+    create index former_base_key
+    on disarray.former_base (dataset, subject_key, metric, channel, segment_us, piece);
+    analyze disarray.former_base;
     perform disarray.shift_before_blocks(stale.subject_key)
     from (
         select distinct open.subject_key
