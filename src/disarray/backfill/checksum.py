@@ -8,6 +8,7 @@ a set of rows is the sum of their hashes modulo 2^128, written as 32 hex digits.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -25,7 +26,7 @@ class ValueRule(StrEnum):
     """How a value of a column becomes a text."""
 
     PLAIN = "plain"  # bool, integers, text, uuid, date: as PostgreSQL casts them to text
-    BITS = "bits"  # float4 and float8: the 8 bytes of the float8, in hex
+    BITS = "bits"  # float4 and float8: the 8 bytes of the float8, in hex; of NaN there is one
     DECIMAL = "decimal"  # numeric: without trailing zeros
     INSTANT = "instant"  # timestamp and timestamptz: microseconds since 1970
     BYTES = "bytes"  # bytea: in hex
@@ -56,7 +57,8 @@ def value_text(value: Any, rule: ValueRule) -> str | None:
                 return "true" if value else "false"
             return value.isoformat() if isinstance(value, date) else str(value)
         case ValueRule.BITS:
-            return struct.pack(">d", value).hex()
+            # Processors make others, with a sign; a driver that writes `NaN` makes this one of all of them.
+            return struct.pack(">d", math.nan if math.isnan(value) else value).hex()
         case ValueRule.DECIMAL:
             number = Decimal(value)
             if not number.is_finite():

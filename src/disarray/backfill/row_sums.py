@@ -91,9 +91,8 @@ def value_texts(column: Any) -> Any:
 
 def _bits(column: Any) -> Any:
     """Floats as the 8 bytes of the float8, in hex."""
-    # By numpy: a null is any bits there, and NaN keeps its own.
     values = column.cast(pa.float64()).fill_null(0.0).to_numpy(zero_copy_only=False)
-    shown = values.astype(">f8").tobytes().hex()
+    shown = np.where(np.isnan(values), np.nan, values).astype(">f8").tobytes().hex()
     texts = pa.array([shown[place : place + 16] for place in range(0, len(shown), 16)], pa.string())
     return pc.if_else(column.is_valid(), texts, pa.scalar(None, pa.string()))
 

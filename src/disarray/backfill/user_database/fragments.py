@@ -58,7 +58,9 @@ def text_of(column: Column) -> sql.Composable:
     """A value as the text that is hashed, as `checksum.value_text` writes it."""
     forms: dict[ValueRule, LiteralString] = {
         ValueRule.PLAIN: "{}::text",
-        ValueRule.BITS: "encode(float8send({}::float8), 'hex')",
+        ValueRule.BITS: (
+            "case when {0}::float8 = 'NaN' then '7ff8000000000000' else encode(float8send({0}::float8), 'hex') end"
+        ),
         ValueRule.DECIMAL: "trim_scale({})::text",
         ValueRule.INSTANT: (
             "case when isfinite({0}) then (extract(epoch from {0}) * 1000000)::bigint::text else {0}::text end"
