@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +14,10 @@ from psycopg.conninfo import make_conninfo
 
 from disarray.control.backfills import BackfillDecision
 from disarray.errors import DisarrayError
+from disarray.model.description.table_source import SubjectColumn
 from disarray.model.uris import file_path
-from tests.backfill.resynced_plant import ResyncedPlant
-from tests.crashes import striking
+from tests.backfill.resynced_plant import NOON, ResyncedPlant
+from tests.crashes import CrashError, crash, striking
 from tests.processes import eventually
 from tests.sources.table_history import DESCRIPTION, make_table, reader_url
 
@@ -310,3 +312,122 @@ def test_a_key_of_several_columns_is_read_whole_in_the_order_that_its_types_have
     [(read,)] = plant.rows("select sum(rows_after) from disarray.backfill_chunk where cursor_to[1] = 'read'")
     assert read == len(plant.table()), "each row once"
     plant.pool.close()
+
+
+def test_the_table_of_another_server_is_not_taken_for_the_one_that_was_pulled(plant: ResyncedPlant) -> None:
+    before = plant.everything()
+    elsewhere = "jsonb_set(watermark, '{server}', '\"elsewhere/1\"')"
+    started = plant.start(deletes="refuse")
+    plant.execute(f"update disarray.source_state set watermark = {elsewhere}")
+    with pytest.raises(DisarrayError, match="restored, replaced or failed over"):
+        plant.start(deletes="refuse")
+    plant.execute("update public.readings set watts = -1")
+    job = plant.serve(started)
+    assert job.state == "stopped"
+    assert "restored, replaced or failed over" in (job.state_reason or "")
+    assert f"disarray backfill cancel {started}" in (job.state_reason or "")
+    assert plant.everything() == before
+
+
+def test_a_server_that_is_replaced_while_its_table_is_read_stops_the_resync(plant: ResyncedPlant) -> None:
+    job_id = plant.start()
+    before = plant.everything()
+
+    def fail_over() -> None:
+        """As if the server had got another timeline since the resync began; its connections are gone."""
+        plant.execute(
+            """
+            update disarray.resync set server = 'elsewhere/1';
+            select pg_terminate_backend(pid) from pg_stat_activity where usename = 'plain_reader';
+            """
+        )
+
+    with striking("resync.staged", fail_over):
+        job = plant.serve(job_id)
+    assert job.state == "stopped"
+    assert "restored, replaced or failed over" in (job.state_reason or "")
+    assert plant.everything() == before
+
+
+@pytest.mark.parametrize("point", ["resync.staged", "resync.compared", "resync.swapped"])
+def test_a_description_that_changes_under_a_resync_stops_it(plant: ResyncedPlant, point: str) -> None:
+    plant.execute("delete from public.readings where id = 3")
+    job_id = plant.start()
+
+    def describe() -> None:
+        """A worker that is started again knows what disarray.toml says now."""
+        line = replace(plant.place.sources[0], subject=SubjectColumn(constant="LINE1"))
+        plant.place = replace(plant.place, sources=(line,))
+        crash()
+
+    with striking(point, describe), pytest.raises(CrashError):
+        plant.serve(job_id)
+    plant.execute(
+        "update disarray.backfill_chunk set lease_expires_at = now() - interval '1 s' where state = 'claimed'"
+    )
+    job = plant.serve(job_id, name="Restarted")
+    assert job.state == "stopped"
+    assert "is described otherwise than when its resync began" in (job.state_reason or "")
+    assert "LINE1" not in {subject for subject, *_ in plant.numbers()}
+
+
+def test_subjects_that_make_way_for_others_are_not_made_up_for_by_them(plant: ResyncedPlant) -> None:
+    before = plant.everything()
+    plant.execute(
+        "update public.readings set id = id + 1000, tool = 'MOVED' || tool, updated_at = '2020-01-01'"
+    )
+    job = plant.serve(plant.start(deletes="refuse"))
+    assert job.state == "stopped"
+    assert "30 or more would go, 3 of 6 subjects with all that they have" in (job.state_reason or "")
+    assert plant.everything() == before
+
+
+def test_a_subject_that_is_small_is_guarded_as_well(plant: ResyncedPlant) -> None:
+    plant.execute(f"insert into public.readings (id, tool, at, watts) values (31, 'TOOL09', '{NOON}', 1);")
+    plant.pull()
+    plant.drain()
+    plant.execute("delete from public.readings where id = 31")
+    job = plant.serve(plant.start(deletes="refuse"))
+    assert "1 or more would go, 1 of 4 subjects with all that they have" in (job.state_reason or "")
+
+
+def test_a_job_in_whose_place_another_resync_began_does_not_run_for_ever(plant: ResyncedPlant) -> None:
+    plant.execute("delete from public.readings where id in (3, 7)")
+    first = plant.start()
+
+    def lose() -> None:
+        """What was staged of one subject is gone, so that it cannot be swapped."""
+        for (uri,) in plant.rows(
+            "select source_uri from disarray.staged_delivery where subject_key = 'TOOL01'"
+        ):
+            Path(file_path(str(uri))).unlink()
+
+    with striking("resync.queued", lose):
+        assert plant.serve(first).verdict != "verified"
+    second = plant.start()
+    with striking("resync.compared", lambda: plant.decide(second, BackfillDecision.CANCELLED)):
+        plant.serve(second)
+    plant.decide(first, BackfillDecision.RESUMED)
+    job = plant.serve(first)
+    assert job.state == "stopped"
+    assert "another resync of source historian began" in (job.state_reason or "")
+    plant.decide(first, BackfillDecision.CANCELLED)
+    assert plant.serve(plant.start()).verdict == "verified"
+    assert plant.numbers() == plant.table()
+
+
+def test_a_source_that_is_reset_while_it_is_resynced_says_what_to_do(plant: ResyncedPlant) -> None:
+    job_id = plant.start()
+
+    def reset() -> None:
+        with plant.pool.connection() as connection:
+            for decision in ("paused", "reset"):
+                connection.execute(
+                    "select disarray.decide_source('historian', 'public.readings', %s, 'test', 'ada')",
+                    (decision,),
+                )
+
+    with striking("resync.staged", reset):
+        job = plant.serve(job_id)
+    assert job.state == "stopped"
+    assert "was reset since its resync began. Nothing was changed" in (job.state_reason or "")

@@ -551,8 +551,9 @@ def everything_about_a_resync(session: Connection) -> set[str]:
         rate_limit=None, max_concurrency=1, chunk_rows=1, reason="deletes", by="alice",
     )  # fmt: skip
     assert resyncs.begin_resync(
-        session, job_id, source_name="historian", table_name="readings", dataset="cells", key_end=None
-    )
+        session, job_id, source_name="historian", table_name="readings", dataset="cells", key_end=None, server="1/1",
+        description="as it is",
+    )  # fmt: skip
     assert not resyncs.find_resync(session, job_id).is_verified
     staged = deliveries.DeliveredFile(
         source_uri="file:///landing/2.parquet", subject_key="S2", rows=1, bytes=1

@@ -116,6 +116,8 @@ class ResyncKind:
         if after is None:
             return Cut(_cursor(ChunkSort.BEGIN), 0, is_last=False)
         state = resyncs.find_resync(connection, self._own_job)
+        if state.batch_no is not None:
+            self.table.refuse_other(state)
         sort = _sort(after)
         if state.dead_chunks and sort is not ChunkSort.SWAP:
             raise BackfillTargetError(
@@ -140,6 +142,7 @@ class ResyncKind:
         sort = _sort(chunk.cursor_to)
         match sort:
             case ChunkSort.BEGIN:
+                self.table.expect_known_server(connection)
                 return Begun(self.table.last_key())
             case ChunkSort.READ:
                 bounds = _bounds(chunk.cursor_from, chunk.cursor_to)
@@ -217,11 +220,14 @@ class ResyncKind:
                 f"{size.rows_staged} are staged. Nothing was changed. Give the job up and start it again: disarray "
                 f"backfill cancel {self.job_id}"
             )
-        gone = size.readings_before - size.rows_staged
-        if not self.spec.resync.allows_deletes and gone > MOST_DELETED * size.readings_before:
+        is_much = (
+            size.readings_gone > MOST_DELETED * size.readings_before
+            or size.subjects_without_rows > MOST_DELETED * size.subjects
+        )
+        if is_much and not self.spec.resync.allows_deletes:
             raise BackfillTargetError(
                 f"{size.readings_before:,} readings of source {self.table.source.name} count, and its table has "
-                f"{size.rows_staged:,} rows: {gone:,} or more would go, {size.subjects_without_rows} of "
+                f"{size.rows_staged:,} rows: {size.readings_gone:,} or more would go, {size.subjects_without_rows} of "
                 f"{size.subjects} subjects with all that they have. Nothing was changed. If they are to go: disarray "
                 f"backfill cancel {self.job_id}, then disarray source resync {self.table.source.name} --allow-deletes"
             )
@@ -243,6 +249,8 @@ class ResyncKind:
                 table_name=self.table.source.table_name,
                 dataset=self.table.source.dataset,
                 key_end=known.key_end,
+                server=self.table.server,
+                description=self.table.description,
             )
         except InvalidRequestError as error:
             raise BackfillTargetError(str(error)) from error
@@ -284,6 +292,12 @@ class ResyncKind:
 
         def find() -> SwapProgress:
             progress = resyncs.resync_progress(connection, self._own_job, subject_key, since=since)
+            if progress.is_pending and progress.is_given_up and progress.is_replaced:
+                raise BackfillTargetError(
+                    f"another resync of source {self.table.source.name} began before {subject_key} was swapped, and "
+                    "reads all of the table anew. This one has nothing left to do. Give it up: disarray backfill "
+                    f"cancel {self.job_id}"
+                )
             if progress.is_pending and progress.is_given_up:
                 raise HandedBackError(f"the resync was given up before {subject_key} was swapped")
             return progress

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from disarray.sources.generation import (
     whole_share,
 )
 from disarray.sources.load_plan import estimated_rows
+from disarray.sources.server_snapshots import known_server
 from disarray.sources.table_extract import refuse_other_description
 from disarray.sources.table_session import open_session
 
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from disarray.control.connections import Connection
-    from disarray.control.resyncs import StagedChunk
+    from disarray.control.resyncs import ResyncState, StagedChunk
     from disarray.control.sources import SourceRecord
     from disarray.model.description.dataset import Dataset
     from disarray.model.description.table_source import TableSource
@@ -85,11 +87,34 @@ class SourceTable:
     job_id: int | None  # None: it was not started
     on_step: Callable[[], None]
     stack: ExitStack
+    server: str = ""  # the one that it has to be; empty where the source does not tell
     _session: TableSession | None = field(default=None)
+
+    @property
+    def description(self) -> str:
+        """A hash of all that says which rows are taken, and whose they are: it must not change under a resync."""
+        source = self.source
+        described = [
+            source.table,
+            *source.key,
+            source.cursor,
+            str(source.watermark),
+            str(source.at),
+            source.subject.column,
+            source.subject.constant,
+            source.dataset,
+            self._dataset.parse_version,
+        ]
+        return hashlib.sha256(json.dumps(described).encode()).hexdigest()
+
+    def expect_known_server(self, connection: Connection) -> None:
+        """Read from the server that the source was read from, and from no other."""
+        self.server = (self._known(connection).watermark or {}).get("server", "")
 
     def estimate(self, connection: Connection) -> int:
         """About how many rows it has; refused where it cannot be resynced."""
         known = self._known(connection)
+        self.expect_known_server(connection)
         with self._own_errors():
             whole_share(self.source)
             refuse_unfit_source(self.session, self.source)
@@ -161,9 +186,12 @@ class SourceTable:
         """A connection to the database of the source."""
         if self._session is None:
             source = self.source
-            self._session = self.stack.enter_context(
+            opened = self.stack.enter_context(
                 open_session(source.url, source_name=source.name, timeout_us=source.timeout_us)
             )
+            if self.server:
+                known_server(opened, source, self.server)
+            self._session = opened
         return self._session
 
     @property
@@ -181,7 +209,16 @@ class SourceTable:
         )
 
     def _task(self, connection: Connection, job_id: int, chunk_no: int, bounds: Bounds) -> ChunkTask:
-        state, layout = resyncs.find_resync(connection, job_id), self._known(connection).layout
+        state = resyncs.find_resync(connection, job_id)
+        self.refuse_other(state)
+        try:
+            layout = self._known(connection).layout
+        except ConfigError:
+            raise BackfillTargetError(
+                f"source {self.source.name} was reset since its resync began. Nothing was changed. When it was pulled "
+                f"again, resync it anew: disarray backfill cancel {job_id}, then disarray source resync "
+                f"{self.source.name}"
+            ) from None
         assert state.batch_no is not None
         assert layout is not None
         return ChunkTask(
@@ -199,6 +236,17 @@ class SourceTable:
             batch_no=state.batch_no,
         )
 
+    def refuse_other(self, state: ResyncState) -> None:
+        """Refuse to go on where the source is described otherwise by now: its rows would be of two descriptions."""
+        self.server = state.server or ""
+        if state.description in (None, self.description):
+            return
+        raise BackfillTargetError(
+            f"source {self.source.name} is described otherwise than when its resync began. Numbers that were not "
+            f"swapped are those of before. Put the description back and go on: disarray backfill resume {self.job_id}. "
+            f"Or resync it anew: disarray backfill cancel {self.job_id}, then disarray source resync {self.source.name}"
+        )
+
     @contextmanager
     def _own_errors(self) -> Iterator[None]:
         """Tell whose fault an error of the source is: its database's, that of its table, or the chunk's.
@@ -210,7 +258,18 @@ class SourceTable:
         except (SourceUnavailableError, SourceTimeoutError) as error:
             self._forget_session()
             raise DatabaseUnavailableError(str(error)) from error
-        except (SourceAccessError, SourceLayoutError, SourceKeyError, SourceReplacedError) as error:
+        except SourceReplacedError as error:
+            self._forget_session()
+            what_next = (
+                "Nothing was started"
+                if self.job_id is None
+                else f"Nothing was changed. Give the resync up: disarray backfill cancel {self.job_id}"
+            )
+            raise BackfillTargetError(
+                f"{error.finding or error}. {what_next}. If it is the right one: disarray source reset "
+                f"{self.source.name}, and resync it when it was pulled"
+            ) from error
+        except (SourceAccessError, SourceLayoutError, SourceKeyError) as error:
             self._forget_session()
             # Subjects are swapped only when the table needs to be read no more.
             what_next = (

@@ -25,6 +25,8 @@ class ResyncState:
 
     batch_no: int | None
     key_end: list[Any] | None
+    server: str | None
+    description: str | None
     is_verified: bool | None
     open_chunks: int
     dead_chunks: int
@@ -46,7 +48,7 @@ class StagedChunk:
 
 @dataclass(frozen=True, slots=True)
 class SwapSize:
-    """What the swap of a resync would do; of `readings_before` as many can count afterwards as rows are staged.
+    """What the swap of a resync would do; of `readings_before`, `readings_gone` would count no more, or more of them.
 
     Without lost chunks, all that was read is staged.
     """
@@ -54,6 +56,7 @@ class SwapSize:
     subjects: int
     subjects_without_rows: int
     readings_before: int
+    readings_gone: int
     rows_read: int
     rows_staged: int
     lost_chunks: int
@@ -63,13 +66,15 @@ class SwapSize:
 class SwapProgress:
     """Whether a subject still has the generation before, whether its order is queued, and why one failed meanwhile.
 
-    An order that is claimed is in the hands of a worker; of a resync that was given up none will be queued any more.
+    An order that is claimed is in the hands of a worker; of a resync that was given up none will be queued any more,
+    and where it is replaced, another resync of the source began since.
     """
 
     is_pending: bool
     is_queued: bool
     is_claimed: bool
     is_given_up: bool
+    is_replaced: bool
     last_error: str | None
 
 
@@ -98,13 +103,23 @@ def begin_resync(
     table_name: str,
     dataset: str,
     key_end: Sequence[Any] | None,
+    server: str,
+    description: str,
 ) -> int:
     """Give a generation its number: pulls that are under way lose their turn, and later ones win over it."""
     return fetch_value(
         connection,
         int,
-        "select disarray.begin_resync(%s, %s, %s, %s, %s)",
-        (job_id, source_name, table_name, dataset, None if key_end is None else Jsonb(list(key_end))),
+        "select disarray.begin_resync(%s, %s, %s, %s, %s, %s, %s)",
+        (
+            job_id,
+            source_name,
+            table_name,
+            dataset,
+            None if key_end is None else Jsonb(list(key_end)),
+            server,
+            description,
+        ),
     )
 
 

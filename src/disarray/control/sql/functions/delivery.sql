@@ -187,7 +187,7 @@ inner join file_info as known on file.source_uri = known.source_uri
 where
     file.deleted_at is null
     and coalesce(file.superseded_at, batch.delivered_at) < clock() - p_keep
-    and known.status = 'processed'
+    and (known.status = 'processed' or file.superseded_at is not null)
     -- Sealed segments change no more. A file that was wholly rejected has none: another definition may yet read it.
     and (
         file.superseded_at is not null

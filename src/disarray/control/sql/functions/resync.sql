@@ -1,6 +1,14 @@
 -- Resyncs: a generation of deliveries is staged beside the one that counts, and takes its place subject by subject.
 
-create function disarray.begin_resync(p_job_id bigint, p_source_name text, p_table_name text, p_dataset text, p_key_end jsonb)
+create function disarray.begin_resync(
+    p_job_id bigint,
+    p_source_name text,
+    p_table_name text,
+    p_dataset text,
+    p_key_end jsonb,
+    p_server text,
+    p_description text
+)
 returns bigint
 language plpgsql
 security definer
@@ -69,8 +77,10 @@ begin
         known.source_name = p_source_name
         and known.job_id <> p_job_id;
     v_batch_no := nextval('disarray.batch_seq');
-    insert into resync (job_id, source_name, dataset, batch_no, arrival, key_end, readings_before, begun_at)
-    values (p_job_id, p_source_name, p_dataset, v_batch_no, nextval('disarray.arrival_seq'), p_key_end, 0, v_now);
+    insert into resync (job_id, source_name, dataset, batch_no, arrival, key_end, readings_before, begun_at, server, description)
+    values (
+        p_job_id, p_source_name, p_dataset, v_batch_no, nextval('disarray.arrival_seq'), p_key_end, 0, v_now, p_server, p_description
+    );
     update resync as known
     set readings_before = (
         select coalesce(sum(part.readings), 0)
@@ -83,7 +93,7 @@ begin
     return v_batch_no;
 end
 $$;
-comment on function disarray.begin_resync(bigint, text, text, text, jsonb) is
+comment on function disarray.begin_resync(bigint, text, text, text, jsonb, text, text) is
     'Divide what a source delivered: up to the number that is returned it is the generation before, what comes later was pulled from a newer '
     'snapshot than any of that, and wins over the new generation.';
 
@@ -91,6 +101,8 @@ create function disarray.find_resync(p_job_id bigint)
 returns table (
     batch_no bigint,
     key_end jsonb,
+    server text,
+    description text,
     is_verified boolean,
     open_chunks bigint,
     dead_chunks bigint,
@@ -104,6 +116,8 @@ as $$
 select
     known.batch_no,
     known.key_end,
+    known.server,
+    known.description,
     known.verified_at is not null,
     counted.open,
     counted.dead,
@@ -306,6 +320,7 @@ returns table (
     subjects bigint,
     subjects_without_rows bigint,
     readings_before bigint,
+    readings_gone bigint,
     rows_read bigint,
     rows_staged bigint,
     lost_chunks bigint
@@ -377,22 +392,32 @@ chunks as (
 )
 
 select
-    count(*),
+    count(found.subject_key),
     count(*) filter (where found.rows_staged + found.rows_pulled = 0),
-    -- What counted then, or by now: when it began, what had been pulled may not have been read yet. What was pulled since
-    -- may be the same rows again and again, and is no row more.
+    totals.readings,
+    -- A subject that has more rows than before makes up for none that has fewer. What was pulled since may be the same rows
+    -- again and again, and hide that: so all of them together are compared as well.
     greatest(
-        (select known.readings_before from resync as known where known.job_id = p_job_id),
-        coalesce(sum(found.readings - found.rows_pulled), 0)::bigint
+        totals.readings - coalesce(sum(found.rows_staged), 0)::bigint,
+        coalesce(sum(greatest(found.readings - found.rows_pulled - found.rows_staged, 0)), 0)::bigint
     ),
     (select chunks.rows from chunks),
     coalesce(sum(found.rows_staged), 0)::bigint,
     (select chunks.lost from chunks)
-from subject_rows as found
+from (
+    -- What counted then, or by now: when it began, what had been pulled may not have been read yet.
+    select greatest(
+        (select known.readings_before from resync as known where known.job_id = p_job_id),
+        (select coalesce(sum(each.readings - each.rows_pulled), 0)::bigint from subject_rows as each)
+    ) as readings
+) as totals
+left join subject_rows as found on true
+group by totals.readings
 $$;
 comment on function disarray.measure_swap(bigint) is
     'What the swap of a resync would do: how many subjects it has, how many of them the table has no row of any more, how many readings of all of '
-    'them counted without what was pulled since it began; how many rows were read and are staged, and chunks that begin where none ends.';
+    'them counted without what was pulled since it began, and how many of these would go at least; how many rows were read and are staged, and '
+    'chunks that begin where none ends.';
 
 create function disarray.verify_resync(p_job_id bigint)
 returns void
@@ -504,7 +529,7 @@ $$;
 comment on function disarray.queue_resync(bigint, text) is 'Queue the order that lets the new generation of a subject take the place of the one before.';
 
 create function disarray.resync_progress(p_job_id bigint, p_subject_key text, p_since timestamptz)
-returns table (is_pending boolean, is_queued boolean, is_claimed boolean, is_given_up boolean, last_error text)
+returns table (is_pending boolean, is_queued boolean, is_claimed boolean, is_given_up boolean, is_replaced boolean, last_error text)
 language sql
 stable
 security definer
@@ -545,11 +570,20 @@ select
             known.job_id = p_job_id
             and known.verified_at is not null
     ),
+    exists (
+        select
+        from resync as known
+        inner join resync as later
+            on
+                known.source_name = later.source_name
+                and known.batch_no < later.batch_no
+        where known.job_id = p_job_id
+    ),
     newest_failure(p_subject_key, 'resync', p_since)
 $$;
 comment on function disarray.resync_progress(bigint, text, timestamptz) is
     'Whether a subject still has the generation before, whether an order that swaps it is queued, whether a worker has it, whether none will be any '
-    'more, and why one failed since an instant.';
+    'more, whether another resync of the source has begun since, and why one failed since an instant.';
 
 create function disarray.load_swap(p_job_id bigint, p_subject_key text)
 returns table (dataset text, source_uri text, is_staged boolean, rows bigint)
