@@ -431,3 +431,28 @@ def test_a_source_that_is_reset_while_it_is_resynced_says_what_to_do(plant: Resy
         job = plant.serve(job_id)
     assert job.state == "stopped"
     assert "was reset since its resync began. Nothing was changed" in (job.state_reason or "")
+
+
+def test_what_is_staged_is_no_file_that_could_be_announced_or_blacklisted(plant: ResyncedPlant) -> None:
+    plant.execute("delete from public.readings where id = 3")
+    job_id = plant.start()
+    refusals: list[str] = []
+
+    def take_for_files() -> None:
+        [(uri, subject)] = plant.rows("select source_uri, subject_key from disarray.staged_delivery limit 1")
+        for statement in (
+            "select * from disarray.enqueue_files(array[%s], array[%s])",
+            "select disarray.blacklist_file(%s, %s, 'test', 'ada')",
+        ):
+            with (
+                pytest.raises(psycopg.DatabaseError) as refused,
+                psycopg.connect(plant.dsn) as connection,
+            ):
+                connection.execute(statement, (uri, subject))
+            refusals.append(str(refused.value))
+
+    with striking("resync.compared", take_for_files, at_hit=2):
+        job = plant.serve(job_id)
+    assert [("was staged by a resync" in each) for each in refusals] == [True, True]
+    assert job.verdict == "verified"
+    assert plant.numbers() == plant.table()

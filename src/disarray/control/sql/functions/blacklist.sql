@@ -17,6 +17,7 @@ begin
         raise exception 'this file is known as %. Nothing was changed.', quote_literal(other_spelling(p_source_uri))
         using errcode = 'DA001', hint = 'Name it so.';
     end if;
+    perform refuse_staged(array[p_source_uri]);
     -- The file row comes first, whether the file is known or not: it is what enqueue_files locks before it looks at the blacklist.
     insert into file_info as file (source_uri, subject_key, status, first_seen_at, last_seen_at)
     values (p_source_uri, p_subject_key, 'blacklisted', v_now, v_now)

@@ -115,6 +115,7 @@ begin
     into v_new_uris
     from inserted;
     if cardinality(v_new_uris) > 0 then
+        perform refuse_staged(v_new_uris);
         v_known_otherwise := array(
             select new.uri
             from unnest(v_new_uris) as new (uri)

@@ -183,6 +183,27 @@ $$;
 comment on function disarray.stage_deliveries(bigint, bigint, text[], text[], bigint[], bigint[]) is
     'Name the files of a chunk, in the transaction that ends it. They count for nothing, and no sweep takes them for orphans.';
 
+create function disarray.refuse_staged(p_source_uris text[])
+returns void
+language plpgsql
+as $$
+declare
+    v_uri text;
+begin
+    select staged.source_uri
+    into v_uri
+    from disarray.staged_delivery as staged
+    where staged.source_uri = any(p_source_uris)
+    limit 1;
+    if found then
+        raise exception '% was staged by a resync that is under way. Nothing was changed.', quote_literal(left(v_uri, 200))
+        using errcode = 'DA001', hint = 'It counts when its subject is swapped, with what it takes the place of; decide about it then.';
+    end if;
+end
+$$;
+comment on function disarray.refuse_staged(text[]) is
+    'Refuse to take a file of a generation that does not count yet for any file: it would count beside the generation before, and could not be swapped.';
+
 create function disarray.list_staged_deliveries(p_job_id bigint, p_chunk_no bigint)
 returns table (source_uri text, subject_key text, rows bigint, bytes bigint)
 language sql
