@@ -22,7 +22,7 @@ from pgqueuer.queries import Queries
 from procrastinate.jobs import Job as ProcrastinateJob
 from procrastinate.jobs import Status
 
-from disarray.control import claims, connections, files, instances, migrations, queue
+from disarray.control import claim_ends, claims, connections, files, instances, migrations
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,12 +93,12 @@ class Disarray:
 
     async def claim(self, limit: int) -> list[Any]:
         """One round trip for the batch."""
-        policy = queue.FetchPolicy(limit=limit, max_subjects=max(1, limit // self._items_per_subject))
-        return list(queue.fetch_items(self._connection, self._holder, policy))
+        policy = claims.FetchPolicy(limit=limit, max_subjects=max(1, limit // self._items_per_subject))
+        return list(claims.fetch_items(self._connection, self._holder, policy))
 
     async def complete(self, claimed: list[Any]) -> None:
         """One round trip for the batch."""
-        claims.complete_items(self._connection, [item.queue_id for item in claimed], self._holder)
+        claim_ends.complete_items(self._connection, [item.queue_id for item in claimed], self._holder)
 
     async def close(self) -> None:
         """Close the one connection."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from benchmarks.goals import Goal, conclude
 from benchmarks.plant import timed
 from benchmarks.server import settle, shared_server
-from disarray.control import claims, connections, files, instances, migrations, queue
+from disarray.control import claim_ends, claims, connections, files, instances, migrations
 from disarray.control.files import Notification, Verdict
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def process(connection: Connection, notifications: Sequence[Notification]) -> No
     holder = instances.register_instance(connection, "Bench")
     for start in range(0, len(notifications), 1_000):
         files.enqueue_files(connection, notifications[start : start + 1_000])
-    policy = queue.FetchPolicy(limit=1_000, max_subjects=20)
-    while items := queue.fetch_items(connection, holder, policy):
+    policy = claims.FetchPolicy(limit=1_000, max_subjects=20)
+    while items := claims.fetch_items(connection, holder, policy):
         hashes = [{"content_hash": item.metadata["content_hash"]} for item in items]
-        claims.complete_items(connection, [item.queue_id for item in items], holder, metadata=hashes)
+        claim_ends.complete_items(connection, [item.queue_id for item in items], holder, metadata=hashes)
 
 
 def announce(connection: Connection, notifications: Sequence[Notification], *, batch: int = BATCH) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import claims, dead_letters, events, files, instances, queue
+from disarray.control import claim_ends, claims, dead_letters, events, files, instances, queue
 
 if TYPE_CHECKING:
     import subprocess
@@ -27,9 +27,9 @@ def given_up(connection: Connection) -> Connection:
     holder = instances.register_instance(connection, "Worker01")
     for name, subject in (("a", "TOOL01"), ("b", "TOOL02")):
         files.enqueue_file(connection, f"file:///{name}", subject)
-        [item] = queue.fetch_items(connection, holder)
-        claims.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
-        claims.release_subject(connection, subject, holder)
+        [item] = claims.fetch_items(connection, holder)
+        claim_ends.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
+        claim_ends.release_subject(connection, subject, holder)
     return connection
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue
+from disarray.control import claims, files, instances
 from disarray.control.files import Notification, Reason
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.postgres
 def filled(connection: Connection) -> Connection:
     """One item of TOOL01 is claimed; one of TOOL02 and one of TOOL03 wait."""
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    queue.fetch_items(connection, instances.register_instance(connection, "Worker01"))
+    claims.fetch_items(connection, instances.register_instance(connection, "Worker01"))
     files.enqueue_files(
         connection,
         [Notification("file:///b", "TOOL02", Reason.QUIET), Notification("file:///c", "TOOL03")],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, instances, queue, verification_runs
+from disarray.control import claims, files, instances, verification_runs
 from disarray.control.files import Notification
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def busy(connection: Connection) -> Connection:
     instances.register_instance(connection, "Worker01", subject_patterns=["TOOL*"])
     holder = instances.register_instance(connection, "Worker02", subject_patterns=["TOOL*"])
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    assert len(queue.fetch_items(connection, holder)) == 1
+    assert len(claims.fetch_items(connection, holder)) == 1
     files.enqueue_files(
         connection, [Notification("file:///b", "TOOL01"), Notification("file:///c", "LOST-1")]
     )

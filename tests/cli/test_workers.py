@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import claims, dirty_ranges, files, instances, queue, subjects
+from disarray.control import claim_ends, claims, dirty_ranges, files, instances, queue, subjects
 from tests.cli.conftest import IN_PROCESS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.postgres
 def test_a_worker_is_paused_resumed_and_drained_by_name(run: Run, connection: Connection) -> None:
     holder = instances.register_instance(connection, "Worker01")
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    queue.fetch_items(connection, holder)
+    claims.fetch_items(connection, holder)
     paused = run("workers", "pause", "Worker01", "--reason", "share is moved", "--dry-run")
     assert paused.stdout.startswith("Worker01 is paused; it still works on 1 item.")
     assert instances.instance_state(connection, "Worker01") == "active"
@@ -53,14 +53,14 @@ def stale(connection: Connection) -> queue.Holder:
     start = datetime(2026, 10, 1, tzinfo=UTC)
     for subject in ("TOOL01", "TOOL02", "TOOL03"):
         files.enqueue_file(connection, f"file:///{subject}", subject)
-    items = queue.fetch_items(connection, holder, queue.FetchPolicy(max_subjects=3))
+    items = claims.fetch_items(connection, holder, claims.FetchPolicy(max_subjects=3))
     for subject in ("TOOL01", "TOOL02"):
         dirty_ranges.mark_dirty(
             connection, subject, holder, range_start=start, range_end=start + timedelta(1), reason="late"
         )
-    claims.complete_items(connection, [item.queue_id for item in items], holder)
-    claims.release_subject(connection, "TOOL01", holder)
-    claims.release_subject(connection, "TOOL03", holder)
+    claim_ends.complete_items(connection, [item.queue_id for item in items], holder)
+    claim_ends.release_subject(connection, "TOOL01", holder)
+    claim_ends.release_subject(connection, "TOOL03", holder)
     return holder
 
 
@@ -83,7 +83,7 @@ def test_reconcile_queues_what_is_stale_and_leaves_held_subjects_to_their_holder
 def test_a_queued_repair_is_claimed_next(run: Run, connection: Connection, stale: queue.Holder) -> None:
     run("reconcile", "TOOL01")
     other = instances.register_instance(connection, "Worker02")
-    [item] = queue.fetch_items(connection, other)
+    [item] = claims.fetch_items(connection, other)
     assert (item.subject_key, item.reason) == ("TOOL01", "reconcile")
 
 

@@ -8,8 +8,8 @@ from datetime import timedelta
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, Self
 
-from disarray.control import claims, connections, files, instances, queue
-from disarray.control.queue import FetchPolicy, Holder, QueueItem
+from disarray.control import claim_ends, claims, connections, files, instances
+from disarray.control.claims import FetchPolicy
 from disarray.errors import LeaseLostError
 from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, empty_tables
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from disarray.control.connections import Connection
+    from disarray.control.queue import Holder, QueueItem
 
 LEASE_SECONDS = 30
 PATIENCE_SECONDS = 20
@@ -51,7 +52,7 @@ class Actor:
 
     def claim(self, policy: FetchPolicy | None = None) -> list[QueueItem]:
         policy = policy or FetchPolicy(lease_seconds=LEASE_SECONDS)
-        claimed = queue.fetch_items(self.connection, self.life(), policy)
+        claimed = claims.fetch_items(self.connection, self.life(), policy)
         self.items += claimed
         return claimed
 
@@ -61,33 +62,33 @@ class Actor:
 
     def renew(self) -> list[str]:
         keys = sorted({item.subject_key for item in self.items})
-        return claims.renew_subjects(self.connection, keys, self.life(), lease_seconds=LEASE_SECONDS)
+        return claim_ends.renew_subjects(self.connection, keys, self.life(), lease_seconds=LEASE_SECONDS)
 
     def complete(self) -> None:
         ids = [item.queue_id for item in self.items]
-        claims.complete_items(self.connection, ids, self.life())
+        claim_ends.complete_items(self.connection, ids, self.life())
         self.items.clear()
 
     def fail(self) -> None:
         for item in self.items:
-            claims.fail_item(
+            claim_ends.fail_item(
                 self.connection, item.queue_id, self.life(), error_message="unreadable", retry_delay_seconds=0
             )
         self.items.clear()
 
     def fail_all(self) -> None:
         """All in one call, in whatever order they come."""
-        failures = [claims.Failure(item.queue_id, "unreadable") for item in reversed(self.items)]
-        claims.fail_items(self.connection, failures, self.life(), retry_delay_seconds=0)
+        failures = [claim_ends.Failure(item.queue_id, "unreadable") for item in reversed(self.items)]
+        claim_ends.fail_items(self.connection, failures, self.life(), retry_delay_seconds=0)
         self.items.clear()
 
     def release(self) -> None:
         for key in sorted({item.subject_key for item in self.items}):
-            claims.release_subject(self.connection, key, self.life())
+            claim_ends.release_subject(self.connection, key, self.life())
         self.items.clear()
 
     def forget(self) -> None:
-        claims.return_unknown_claims(self.connection, [], self.life())
+        claim_ends.return_unknown_claims(self.connection, [], self.life())
         self.items.clear()
 
     def begin(self) -> None:
@@ -100,7 +101,7 @@ class Actor:
         """Open a commit: lock the subject's row first, as every commit does."""
         self.begin()
         for item in self.items:
-            claims.assert_subject_held(self.connection, item.subject_key, self.life(), fence=item.fence)
+            claim_ends.assert_subject_held(self.connection, item.subject_key, self.life(), fence=item.fence)
 
     def believes_to_hold(self, subject_key: str) -> list[tuple[Holder, int]]:
         return [(self.life(), item.fence) for item in self.items if item.subject_key == subject_key]
@@ -169,7 +170,7 @@ class Stage:
         holding = set()
         for holder, fence in believed:
             try:
-                claims.assert_subject_held(self.watcher, subject_key, holder, fence=fence)
+                claim_ends.assert_subject_held(self.watcher, subject_key, holder, fence=fence)
                 holding.add((holder, fence))
             except LeaseLostError:
                 pass

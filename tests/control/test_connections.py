@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from disarray.control import claims, connections, files, queue
+from disarray.control import claim_ends, connections, files, queue
 from disarray.control.connections import SessionLimits
 from disarray.control.inspection import inspect_server
 from disarray.control.queue import Holder, Incarnation, QueueId
@@ -293,7 +293,7 @@ def test_attempts_are_bounded_and_the_last_failure_is_told(pool: Pool) -> None:
             lambda connection: files.enqueue_file(connection, "", "TOOL01"), InvalidRequestError, id="invalid"
         ),
         pytest.param(
-            lambda connection: claims.complete_item(connection, QueueId(1), Holder("W", Incarnation(1))),
+            lambda connection: claim_ends.complete_item(connection, QueueId(1), Holder("W", Incarnation(1))),
             LeaseLostError,
             id="lease lost",
         ),

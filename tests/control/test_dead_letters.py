@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import blacklist, claims, dead_letters, events, files, instances, queue, status
-from disarray.control.claims import Failure
+from disarray.control import (
+    blacklist,
+    claim_ends,
+    claims,
+    dead_letters,
+    events,
+    files,
+    instances,
+    status,
+)
+from disarray.control.claim_ends import Failure
 from disarray.control.files import Notification, Reason, Verdict
 from disarray.errors import InvalidRequestError, NotDeadLetterError
 
@@ -31,8 +40,8 @@ def give_up(
     """Files that were tried once and failed for good."""
     announced = [Notification(uri, "TOOL01", reason, {"content_hash": "v1"}) for uri in uris]
     files.enqueue_files(connection, announced)
-    items = queue.fetch_items(connection, holder)
-    claims.fail_items(
+    items = claims.fetch_items(connection, holder)
+    claim_ends.fail_items(
         connection, [Failure(item.queue_id, "no header", is_permanent=True) for item in items], holder
     )
 
@@ -68,9 +77,9 @@ def test_a_retry_asks_for_the_same_with_a_full_set_of_attempts(
     queued = dead_letters.retry_dead_letters(connection, ["file:///b", "file:///a"], **DECISION)
     assert sorted(queued) == ["file:///a", "file:///b"]
     assert listed(connection) == []
-    items = queue.fetch_items(connection, holder)
+    items = claims.fetch_items(connection, holder)
     assert {(item.reason, item.retry_count, item.content_hash) for item in items} == {("quiet", 0, "v1")}
-    claims.fail_items(connection, [Failure(item.queue_id, "still away") for item in items], holder)
+    claim_ends.fail_items(connection, [Failure(item.queue_id, "still away") for item in items], holder)
     assert listed(connection) == []
     [asked, *_] = [
         event
@@ -89,14 +98,14 @@ def test_a_removal_that_was_given_up_is_a_dead_letter_and_its_retry_removes(
     connection: Connection, holder: Holder
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    [item] = queue.fetch_items(connection, holder)
-    claims.complete_item(connection, item.queue_id, holder)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="ada")
-    [removal] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, removal.queue_id, holder, error_message="gone", is_permanent=True)
+    [removal] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(connection, removal.queue_id, holder, error_message="gone", is_permanent=True)
     assert [dead.reason for dead in dead_letters.list_dead_letters(connection)] == ["remove"]
     dead_letters.retry_dead_letters(connection, ["file:///a"], **DECISION)
-    [again] = queue.fetch_items(connection, holder)
+    [again] = claims.fetch_items(connection, holder)
     assert (again.reason, again.retry_count) == ("remove", 0)
     assert [file.status for file in files.list_files(connection)] == ["blacklisted"]
 
@@ -112,8 +121,8 @@ def test_a_discarded_one_stays_away_until_its_content_changes(
     assert announce(connection, "v1", reason) is Verdict.UNCHANGED
     assert [file.status for file in files.list_files(connection)] == ["failed"]
     assert announce(connection, "v2", reason) is Verdict.ENQUEUED
-    [item] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(connection, item.queue_id, holder, error_message="no header", is_permanent=True)
     assert listed(connection) == ["file:///a"]
 
 

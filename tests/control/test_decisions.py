@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from psycopg import sql
 
-from disarray.control import blacklist, claims, events, files, instances, quarantine, queue
+from disarray.control import blacklist, claim_ends, claims, events, files, instances, quarantine
 from disarray.control.files import Notification, Reason
 from disarray.errors import AccessDeniedError, ControlError, InvalidRequestError, StalePlanError
 from disarray.model.notification import RESERVED_KEYS
@@ -126,7 +126,7 @@ def test_a_worker_carries_decisions_out_and_makes_none(
     worker = connect_as("disarray_worker")
     holder = instances.register_instance(worker, "Worker01")
     files.enqueue_file(worker, CELL, "CELL1", metadata={"dataset": "cells"})
-    [item] = queue.fetch_items(worker, holder)
+    [item] = claims.fetch_items(worker, holder)
     for document in (
         f'{{"removed": ["{CELL}"]}}',
         f'{{"replaced": ["{CELL}"]}}',
@@ -134,8 +134,8 @@ def test_a_worker_carries_decisions_out_and_makes_none(
         with pytest.raises(StalePlanError, match="nobody who may"):
             asked(connection, document, item.queue_id)
     blacklist.blacklist_file(connection, CELL, "CELL1", reason="x", by="eve")
-    claims.complete_item(worker, item.queue_id, holder)
-    [removal] = queue.fetch_items(worker, holder)
+    claim_ends.complete_item(worker, item.queue_id, holder)
+    [removal] = claims.fetch_items(worker, holder)
     asked(connection, f'{{"removed": ["{CELL}"]}}', removal.queue_id)
 
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from disarray.control import files, housekeeping
+from disarray.control.claims import FetchPolicy
 from disarray.control.files import Notification
-from disarray.control.queue import FetchPolicy, Lane
+from disarray.control.queue import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import claims, commits, figures, files, instances, queue
+from disarray.control import claim_ends, claims, commits, figures, files, instances
 from disarray.control.commits import CommitFigures, SubjectCommit
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.postgres
 def commit(connection: Connection, counted: CommitFigures, *, instance_name: str = "Worker01") -> None:
     holder = instances.register_instance(connection, instance_name)
     files.enqueue_file(connection, f"file:///{uuid.uuid4()}", "TOOL01")
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     commits.commit_subject(
         connection,
         SubjectCommit(
@@ -34,7 +34,7 @@ def commit(connection: Connection, counted: CommitFigures, *, instance_name: str
         ),
         holder,
     )
-    claims.release_subject(connection, "TOOL01", holder)
+    claim_ends.release_subject(connection, "TOOL01", holder)
 
 
 def classes(connection: Connection, since: datetime | None = None) -> list[int]:

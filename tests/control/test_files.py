@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import blacklist, claims, files, instances, queue
+from disarray.control import blacklist, claim_ends, claims, files, instances, queue
 from disarray.control.files import Notification, Reason, Verdict
 from disarray.errors import NotBlacklistedError
 
@@ -35,8 +35,8 @@ def notify(
 
 
 def process(connection: Connection, holder: Holder, *, outcome: str = "processed") -> QueueItem:
-    [item] = queue.fetch_items(connection, holder)
-    claims.complete_item(connection, item.queue_id, holder, metadata={"outcome": outcome})
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder, metadata={"outcome": outcome})
     return item
 
 
@@ -93,7 +93,7 @@ def test_a_second_notification_merges_and_supersedes_the_version_that_waited(con
     first = files.enqueue_file(connection, URI, "TOOL01", metadata={"content_hash": "v1", "size": 1})
     second = files.enqueue_file(connection, URI, "TOOL01", metadata={"content_hash": "v2", "mtime": 2})
     assert second == first
-    [item] = queue.fetch_items(connection, instances.register_instance(connection, "Worker01"))
+    [item] = claims.fetch_items(connection, instances.register_instance(connection, "Worker01"))
     assert (item.content_hash, item.metadata) == ("v2", {"content_hash": "v2", "size": 1, "mtime": 2})
     assert event_types(connection) == ["enqueued", "merged", "superseded"]
 
@@ -121,8 +121,8 @@ def test_a_failed_file_is_not_retried_by_a_rescan_but_by_new_content_or_on_purpo
     connection: Connection, holder: Holder
 ) -> None:
     notify(connection, "v1")
-    [item] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
     assert (record(connection).status, record(connection).last_error) == ("failed", "unreadable")
     assert notify(connection, "v1") is Verdict.UNCHANGED
     assert record(connection).status == "failed"
@@ -172,11 +172,11 @@ def test_blacklisting_a_file_that_is_being_processed_removes_it_afterwards(
     connection: Connection, holder: Holder
 ) -> None:
     notify(connection, "v1")
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     removal = blacklist.blacklist_file(connection, URI, "TOOL01", reason="test run", by="alice")
-    claims.complete_item(connection, item.queue_id, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     assert record(connection).status == "blacklisted"
-    assert [later.queue_id for later in queue.fetch_items(connection, holder)] == [removal]
+    assert [later.queue_id for later in claims.fetch_items(connection, holder)] == [removal]
 
 
 def test_allowing_a_removal_that_still_waits_turns_it_round(connection: Connection, holder: Holder) -> None:
@@ -220,8 +220,8 @@ def test_an_empty_batch_is_no_work(connection: Connection) -> None:
 
 def test_files_are_listed_by_status_and_subject(connection: Connection, holder: Holder) -> None:
     files.enqueue_files(connection, [Notification(f"file:///{name}", name) for name in ("x", "y", "z")])
-    [item] = queue.fetch_items(connection, holder)
-    claims.complete_item(connection, item.queue_id, holder)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     assert [found.subject_key for found in files.list_files(connection, status="processed")] == ["x"]
     assert [found.subject_key for found in files.list_files(connection, subject_key="y")] == ["y"]
     assert len(files.list_files(connection, limit=2)) == 2

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from disarray.control import connections, events, housekeeping, instances
-from disarray.control.queue import fetch_items
+from disarray.control.claims import fetch_items
 
 if TYPE_CHECKING:
     from disarray.control.connections import Connection

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import blacklist, claims, events, files, housekeeping, instances, queue, status
+from disarray.control import (
+    blacklist,
+    claim_ends,
+    claims,
+    events,
+    files,
+    housekeeping,
+    instances,
+    queue,
+    status,
+)
 from disarray.control.files import Notification
 from disarray.control.instances import InstanceState
 from disarray.errors import InvalidRequestError, StaleIncarnationError, UnknownInstanceError
@@ -30,8 +40,8 @@ def enqueue_one_of_each(connection: Connection, *subjects: str) -> None:
 
 
 def served_by(connection: Connection, holder: queue.Holder) -> set[str]:
-    policy = queue.FetchPolicy(limit=100, max_subjects=100)
-    return {item.subject_key for item in queue.fetch_items(connection, holder, policy)}
+    policy = claims.FetchPolicy(limit=100, max_subjects=100)
+    return {item.subject_key for item in claims.fetch_items(connection, holder, policy)}
 
 
 def test_an_instance_is_served_only_what_its_patterns_match(connection: Connection) -> None:
@@ -159,9 +169,9 @@ def test_a_former_life_can_claim_and_renew_nothing(connection: Connection) -> No
     former = instances.register_instance(connection, "Worker01")
     instances.register_instance(connection, "Worker01")
     attempts: list[Callable[[], object]] = [
-        lambda: queue.fetch_items(connection, former),
-        lambda: claims.renew_subjects(connection, ["TOOL01"], former, lease_seconds=60),
-        lambda: claims.return_unknown_claims(connection, [], former),
+        lambda: claims.fetch_items(connection, former),
+        lambda: claim_ends.renew_subjects(connection, ["TOOL01"], former, lease_seconds=60),
+        lambda: claim_ends.return_unknown_claims(connection, [], former),
     ]
     for attempt in attempts:
         with pytest.raises(StaleIncarnationError, match="Stop this process"):
@@ -191,15 +201,15 @@ def test_a_draining_instance_finishes_what_it_holds_and_its_next_life_claims_aga
 ) -> None:
     enqueue_one_of_each(connection, "TOOL01", "TOOL02")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder, queue.FetchPolicy(limit=1))
+    [item] = claims.fetch_items(connection, holder, claims.FetchPolicy(limit=1))
     instances.drain_instance(connection, "Worker01", **DECISION)
     assert served_by(connection, holder) == set()
-    assert claims.renew_subjects(connection, [item.subject_key], holder, lease_seconds=60) == [
+    assert claim_ends.renew_subjects(connection, [item.subject_key], holder, lease_seconds=60) == [
         item.subject_key
     ]
     [known] = instances.list_instances(connection)
     assert (known.state, known.claimed_items) == (InstanceState.DRAINING, 1)
-    claims.complete_item(connection, item.queue_id, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     assert served_by(connection, holder) == set()
     # Nothing of it runs any more: the subject is free for others at once, not when the lease ends.
     assert [known.held_subjects for known in instances.list_instances(connection)] == [0]
@@ -211,11 +221,11 @@ def test_a_draining_instance_finishes_what_it_holds_and_its_next_life_claims_aga
 def test_others_serve_what_a_paused_instance_leaves(connection: Connection) -> None:
     enqueue_one_of_each(connection, "TOOL01", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder, queue.FetchPolicy(limit=1))
+    [item] = claims.fetch_items(connection, holder, claims.FetchPolicy(limit=1))
     instances.pause_instance(connection, "Worker01", **DECISION)
     other = instances.register_instance(connection, "Worker02")
     assert served_by(connection, other) == set()
-    claims.complete_item(connection, item.queue_id, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     assert served_by(connection, holder) == set()
     assert served_by(connection, other) == {"TOOL01"}
 

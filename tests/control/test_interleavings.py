@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import blacklist, claims, files, instances
+from disarray.control import blacklist, claim_ends, files, instances
+from disarray.control.claims import FetchPolicy
 from disarray.control.files import Reason
-from disarray.control.queue import FetchPolicy
 from disarray.errors import LeaseLostError, StaleIncarnationError
 from tests.control.stage import LEASE_SECONDS, interleavings
 
@@ -336,7 +336,7 @@ FREE_STEPS: dict[str, Callable[[Actor], Any]] = {
     "enqueue to its subject": lambda other: files.enqueue_file(other.connection, "file:///y", "FROZEN"),
     "register": lambda other: other.start(),
     "register under its name": lambda other: other.start("Frozen"),
-    "take back unknown claims": lambda other: claims.return_unknown_claims(
+    "take back unknown claims": lambda other: claim_ends.return_unknown_claims(
         other.connection, [], other.life()
     ),
 }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from disarray.control import blacklist, claims, dirty_ranges, files, instances, queue
+from disarray.control import blacklist, claim_ends, claims, dirty_ranges, files, instances, queue
 from disarray.control.files import Notification, Reason
 from disarray.control.metadata import MAX_BYTES
 from disarray.control.translation import translate
@@ -88,7 +88,7 @@ def test_an_unusable_instance_name_is_refused(connection: Connection, name: str)
 )
 def test_limits_count_bytes_and_the_longest_is_taken(connection: Connection, uri: str, subject: str) -> None:
     assert files.enqueue_file(connection, uri, subject) is not None
-    [item] = queue.fetch_items(connection, instances.register_instance(connection, "é" * 64))
+    [item] = claims.fetch_items(connection, instances.register_instance(connection, "é" * 64))
     assert (item.source_uri, item.subject_key) == (uri, subject)
 
 
@@ -200,7 +200,7 @@ def test_metadata_at_its_limits_is_stored_as_it_is(connection: Connection) -> No
     deepest = nested(7)
     files.enqueue_file(connection, "file:///a", "TOOL01", metadata=largest)
     files.enqueue_file(connection, "file:///b", "TOOL01", metadata=deepest)
-    items = queue.fetch_items(connection, instances.register_instance(connection, "Worker01"))
+    items = claims.fetch_items(connection, instances.register_instance(connection, "Worker01"))
     assert [item.metadata for item in items] == [largest, deepest]
 
 
@@ -234,7 +234,7 @@ def test_ever_new_keys_never_grow_metadata_past_its_cap(connection: Connection) 
         reason = reasons[number % len(reasons)]
         files.enqueue_file(connection, "file:///a", "TOOL01", reason=reason, metadata=metadata)
         assert largest_metadata(connection) <= MAX_BYTES + NOTE_BYTES
-    [entry] = queue.fetch_items(connection, instances.register_instance(connection, "Worker01"))
+    [entry] = claims.fetch_items(connection, instances.register_instance(connection, "Worker01"))
     assert entry.metadata["key43"] == "x" * 4000
 
 
@@ -244,7 +244,7 @@ def test_one_uri_many_times_in_a_batch_never_grows_metadata_past_its_cap(connect
     ]
     files.enqueue_files(connection, batch)
     assert largest_metadata(connection) <= MAX_BYTES
-    [entry] = queue.fetch_items(connection, instances.register_instance(connection, "Worker01"))
+    [entry] = claims.fetch_items(connection, instances.register_instance(connection, "Worker01"))
     assert "key19" in entry.metadata
 
 
@@ -308,7 +308,7 @@ def test_a_caller_without_a_name_holds_nothing(connection: Connection, call: str
 def test_an_empty_dirty_range_is_refused(connection: Connection) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    queue.fetch_items(connection, holder)
+    claims.fetch_items(connection, holder)
     now = datetime.now(UTC)
     for range_end in (now, now - timedelta(seconds=1)):
         with pytest.raises(InvalidRequestError, match="Nothing was stored"):
@@ -321,8 +321,8 @@ def test_an_empty_dirty_range_is_refused(connection: Connection) -> None:
 def test_whatever_an_error_says_the_item_goes_back(connection: Connection, message: str) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, item.queue_id, holder, error_message=message)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(connection, item.queue_id, holder, error_message=message)
     [record] = files.list_files(connection)
     assert (record.status, record.retry_count) == ("pending", 1)
     assert record.last_error is not None
@@ -356,12 +356,12 @@ def _one_life_of(connection: Connection, uri: str, subject: str, name: str) -> N
     files.enqueue_file(connection, uri, subject, metadata={name: subject})
     files.enqueue_file(connection, "file:///other", "OTHER")
     holder = instances.register_instance(connection, name, subject_patterns=[f"{subject}", "nobody"])
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     assert (item.source_uri, item.subject_key, item.metadata) == (uri, subject, {name: subject})
-    assert claims.renew_subjects(connection, [subject], holder, lease_seconds=60) == [subject]
-    claims.fail_item(connection, item.queue_id, holder, error_message=name, retry_delay_seconds=0)
-    [again] = queue.fetch_items(connection, holder)
-    claims.complete_item(connection, again.queue_id, holder, metadata={name: name})
+    assert claim_ends.renew_subjects(connection, [subject], holder, lease_seconds=60) == [subject]
+    claim_ends.fail_item(connection, item.queue_id, holder, error_message=name, retry_delay_seconds=0)
+    [again] = claims.fetch_items(connection, holder)
+    claim_ends.complete_item(connection, again.queue_id, holder, metadata={name: name})
     assert blacklist.blacklist_file(connection, uri, subject, reason=name + ".", by="x" + name) is not None
     assert blacklist.allow_file(connection, uri, reason=name + ".", by="x" + name) is not None
     assert [entry.source_uri for entry in queue.list_queue(connection, subject_key=subject)] == [uri]

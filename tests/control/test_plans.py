@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import claims, files, instances, queue
+from disarray.control import claim_ends, claims, files, instances
+from disarray.control.claims import FetchPolicy
 from disarray.control.files import Notification
-from disarray.control.queue import FetchPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -162,7 +162,7 @@ def fetch_explained(connection: Connection, holder: Holder) -> Execution:
 def warm_fetch(connection: Connection, holder: Holder) -> Execution:
     """A fetch by a session that has done it before: the first one reads the system catalogs."""
     for _ in range(2):
-        queue.fetch_items(connection, holder, POLICY)
+        claims.fetch_items(connection, holder, POLICY)
     return fetch_explained(connection, holder)
 
 
@@ -237,8 +237,8 @@ def test_a_claim_costs_the_same_at_a_thousand_and_at_a_hundred_thousand_queued(
 def work_off(connection: Connection, holder: Holder, count: int) -> None:
     for _ in range(count // 1000):
         policy = FetchPolicy(limit=1000, give_way_batches=1_000_000, give_way_seconds=1_000_000)
-        items = queue.fetch_items(connection, holder, policy)
-        claims.complete_items(connection, [item.queue_id for item in items], holder)
+        items = claims.fetch_items(connection, holder, policy)
+        claim_ends.complete_items(connection, [item.queue_id for item in items], holder)
 
 
 def test_dead_rows_that_a_reader_keeps_from_vacuum_neither_change_the_plan_nor_outlast_the_reader(
@@ -458,8 +458,8 @@ def test_taking_files_in_touches_no_index_of_theirs(connection: Connection) -> N
                 for number in range(count)
             ],
         )
-        items = queue.fetch_items(connection, holder, FetchPolicy(limit=count))
-        claims.complete_items(connection, [item.queue_id for item in items], holder)
+        items = claims.fetch_items(connection, holder, FetchPolicy(limit=count))
+        claim_ends.complete_items(connection, [item.queue_id for item in items], holder)
         row = connection.execute(
             """
             select pg_stat_get_xact_tuples_updated(file.oid), pg_stat_get_xact_tuples_hot_updated(file.oid)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import blacklist, claims, files, instances, queue
+from disarray.control import blacklist, claim_ends, claims, files, instances, queue
+from disarray.control.claims import FetchPolicy
 from disarray.control.files import Notification, Reason
-from disarray.control.queue import FetchPolicy
 from disarray.errors import LeaseLostError
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ pytestmark = pytest.mark.postgres
 def test_a_notification_during_processing_leaves_a_new_available_row(connection: Connection) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     second = files.enqueue_file(connection, "file:///a", "TOOL01")
     assert second != item.queue_id
-    assert queue.fetch_items(connection, holder) == []
-    claims.complete_item(connection, item.queue_id, holder)
-    assert [again.queue_id for again in queue.fetch_items(connection, holder)] == [second]
+    assert claims.fetch_items(connection, holder) == []
+    claim_ends.complete_item(connection, item.queue_id, holder)
+    assert [again.queue_id for again in claims.fetch_items(connection, holder)] == [second]
 
 
 def test_a_worker_restarted_under_its_name_takes_over_at_once_and_its_former_life_is_fenced(
@@ -36,13 +36,13 @@ def test_a_worker_restarted_under_its_name_takes_over_at_once_and_its_former_lif
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     former = instances.register_instance(connection, "Worker01")
-    [lost] = queue.fetch_items(connection, former)
+    [lost] = claims.fetch_items(connection, former)
     present = instances.register_instance(connection, "Worker01")
-    [again] = queue.fetch_items(connection, present)
+    [again] = claims.fetch_items(connection, present)
     assert (again.queue_id, again.retry_count) == (lost.queue_id, 1)
     assert again.fence > lost.fence
     with pytest.raises(LeaseLostError):
-        claims.complete_item(connection, lost.queue_id, former)
+        claim_ends.complete_item(connection, lost.queue_id, former)
 
 
 def test_an_expired_lease_goes_to_another_worker_with_one_more_attempt(
@@ -50,10 +50,10 @@ def test_an_expired_lease_goes_to_another_worker_with_one_more_attempt(
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     first, second = (instances.register_instance(connection, name) for name in ("Worker01", "Worker02"))
-    queue.fetch_items(connection, first, FetchPolicy(lease_seconds=30))
-    assert queue.fetch_items(connection, second) == []
+    claims.fetch_items(connection, first, FetchPolicy(lease_seconds=30))
+    assert claims.fetch_items(connection, second) == []
     advance_clock(timedelta(seconds=31))
-    assert [item.retry_count for item in queue.fetch_items(connection, second)] == [1]
+    assert [item.retry_count for item in claims.fetch_items(connection, second)] == [1]
 
 
 @pytest.mark.parametrize("strong", [Reason.QUIET, Reason.REINGEST, Reason.RELEASE])
@@ -72,9 +72,9 @@ def test_a_busy_subject_gives_way_to_one_that_waits(connection: Connection) -> N
     policy = FetchPolicy(limit=1, give_way_batches=3)
     served = []
     for _ in range(5):
-        [item] = queue.fetch_items(connection, holder, policy)
+        [item] = claims.fetch_items(connection, holder, policy)
         served.append(item.subject_key)
-        claims.complete_item(connection, item.queue_id, holder)
+        claim_ends.complete_item(connection, item.queue_id, holder)
     assert served == ["BUSY", "BUSY", "BUSY", "PATIENT", "BUSY"]
 
 
@@ -84,12 +84,16 @@ def test_a_request_on_purpose_keeps_its_attempts_and_its_time_when_the_running_c
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
     for _ in range(4):
-        [item] = queue.fetch_items(connection, holder)
-        claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
-    [last] = queue.fetch_items(connection, holder)
+        [item] = claims.fetch_items(connection, holder)
+        claim_ends.fail_item(
+            connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0
+        )
+    [last] = claims.fetch_items(connection, holder)
     again = files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
-    claims.fail_item(connection, last.queue_id, holder, error_message="unreadable", retry_delay_seconds=3600)
-    assert [(item.queue_id, item.retry_count) for item in queue.fetch_items(connection, holder)] == [
+    claim_ends.fail_item(
+        connection, last.queue_id, holder, error_message="unreadable", retry_delay_seconds=3600
+    )
+    assert [(item.queue_id, item.retry_count) for item in claims.fetch_items(connection, holder)] == [
         (again, 1)
     ]
 
@@ -99,12 +103,14 @@ def test_a_request_on_purpose_outlives_a_permanent_failure_with_a_full_set_of_at
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.REINGEST)
-    claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
-    [again] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
-    assert [item.retry_count for item in queue.fetch_items(connection, holder)] == [1]
+    claim_ends.fail_item(connection, item.queue_id, holder, error_message="unreadable", is_permanent=True)
+    [again] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(
+        connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0
+    )
+    assert [item.retry_count for item in claims.fetch_items(connection, holder)] == [1]
 
 
 def test_attempts_end_when_the_version_is_processed_even_for_a_row_that_waits_already(
@@ -113,13 +119,17 @@ def test_attempts_end_when_the_version_is_processed_even_for_a_row_that_waits_al
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
     for _ in range(4):
-        [item] = queue.fetch_items(connection, holder)
-        claims.fail_item(connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
-    [item] = queue.fetch_items(connection, holder)
+        [item] = claims.fetch_items(connection, holder)
+        claim_ends.fail_item(
+            connection, item.queue_id, holder, error_message="unreadable", retry_delay_seconds=0
+        )
+    [item] = claims.fetch_items(connection, holder)
     files.enqueue_file(connection, "file:///a", "TOOL01")
-    claims.complete_item(connection, item.queue_id, holder)
-    [again] = queue.fetch_items(connection, holder)
-    claims.fail_item(connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    claim_ends.complete_item(connection, item.queue_id, holder)
+    [again] = claims.fetch_items(connection, holder)
+    claim_ends.fail_item(
+        connection, again.queue_id, holder, error_message="unreadable", retry_delay_seconds=0
+    )
     assert [record.status for record in files.list_files(connection)] == ["pending"]
 
 
@@ -128,24 +138,24 @@ def test_a_removal_that_fails_never_takes_out_a_file_that_was_allowed_and_releas
 ) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01")
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder)
-    claims.complete_item(connection, item.queue_id, holder)
+    [item] = claims.fetch_items(connection, holder)
+    claim_ends.complete_item(connection, item.queue_id, holder)
     blacklist.blacklist_file(connection, "file:///a", "TOOL01", reason="wrong cell", by="operator")
-    [removal] = queue.fetch_items(connection, holder)
+    [removal] = claims.fetch_items(connection, holder)
     blacklist.allow_file(connection, "file:///a", reason="right cell after all", by="operator")
     files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.RELEASE)
-    claims.fail_item(connection, removal.queue_id, holder, error_message="timeout", retry_delay_seconds=0)
+    claim_ends.fail_item(connection, removal.queue_id, holder, error_message="timeout", retry_delay_seconds=0)
     assert [entry.reason for entry in queue.list_queue(connection)] == ["release"]
 
 
 def test_a_returned_claim_and_a_waiting_row_keep_all_the_reasons_of_both(connection: Connection) -> None:
     files.enqueue_file(connection, "file:///a", "TOOL01", reason=Reason.BACKFILL)
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder)
+    [item] = claims.fetch_items(connection, holder)
     for reason in (Reason.QUIET, Reason.REINGEST):
         files.enqueue_file(connection, "file:///a", "TOOL01", reason=reason)
-    claims.release_subject(connection, item.subject_key, holder)
-    [merged] = queue.fetch_items(connection, holder)
+    claim_ends.release_subject(connection, item.subject_key, holder)
+    [merged] = claims.fetch_items(connection, holder)
     assert merged.reason == Reason.REINGEST
     assert set(merged.metadata["reasons"]) == {Reason.BACKFILL, Reason.QUIET, Reason.REINGEST}
 
@@ -153,27 +163,29 @@ def test_a_returned_claim_and_a_waiting_row_keep_all_the_reasons_of_both(connect
 def test_an_instance_that_is_bound_elsewhere_leaves_the_subject_that_it_held(connection: Connection) -> None:
     files.enqueue_files(connection, [Notification(f"file:///{number}", "TOOL01") for number in range(3)])
     holder = instances.register_instance(connection, "Worker01")
-    [item] = queue.fetch_items(connection, holder, FetchPolicy(limit=1))
+    [item] = claims.fetch_items(connection, holder, FetchPolicy(limit=1))
     instances.bind_instance(connection, "Worker01", ["CELL*"], by="operator")
-    assert queue.fetch_items(connection, holder) == []
-    claims.complete_item(connection, item.queue_id, holder)
-    assert queue.fetch_items(connection, holder) == []
+    assert claims.fetch_items(connection, holder) == []
+    claim_ends.complete_item(connection, item.queue_id, holder)
+    assert claims.fetch_items(connection, holder) == []
     successor = instances.register_instance(connection, "Worker02", subject_patterns=["TOOL*"])
-    assert len(queue.fetch_items(connection, successor)) == 2
+    assert len(claims.fetch_items(connection, successor)) == 2
 
 
 def test_a_subject_that_waits_alone_gets_the_whole_limit(connection: Connection) -> None:
     files.enqueue_files(connection, [Notification(f"file:///{number}", "ALONE") for number in range(50)])
     holder = instances.register_instance(connection, "Worker01")
-    assert len(queue.fetch_items(connection, holder, FetchPolicy(limit=40, max_subjects=20))) == 40
+    assert len(claims.fetch_items(connection, holder, FetchPolicy(limit=40, max_subjects=20))) == 40
 
 
 def complete(connection: Connection, queue_ids: list[queue.QueueId], holder: queue.Holder) -> None:
-    claims.complete_items(connection, queue_ids, holder)
+    claim_ends.complete_items(connection, queue_ids, holder)
 
 
 def fail(connection: Connection, queue_ids: list[queue.QueueId], holder: queue.Holder) -> None:
-    claims.fail_items(connection, [claims.Failure(queue_id, "it broke") for queue_id in queue_ids], holder)
+    claim_ends.fail_items(
+        connection, [claim_ends.Failure(queue_id, "it broke") for queue_id in queue_ids], holder
+    )
 
 
 @pytest.mark.parametrize("end", [complete, fail])
@@ -182,7 +194,7 @@ def test_what_waits_on_a_held_subject_is_nobodys_to_end_and_the_whole_batch_is_r
 ) -> None:
     files.enqueue_files(connection, [Notification(f"file:///{name}", "TOOL01") for name in "ab"])
     holder = instances.register_instance(connection, "Worker01")
-    [own] = queue.fetch_items(connection, holder, FetchPolicy(limit=1))
+    [own] = claims.fetch_items(connection, holder, FetchPolicy(limit=1))
     [waiting] = queue.list_queue(connection, status="available")
     with pytest.raises(LeaseLostError, match=f"item {waiting.queue_id} is not claimed by 'Worker01'"):
         end(connection, [own.queue_id, waiting.queue_id], holder)

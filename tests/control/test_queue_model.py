@@ -22,6 +22,7 @@ from hypothesis.stateful import (
 
 from disarray.control import (
     blacklist,
+    claim_ends,
     claims,
     commits,
     connections,
@@ -29,11 +30,11 @@ from disarray.control import (
     files,
     housekeeping,
     instances,
-    queue,
 )
+from disarray.control.claims import FetchPolicy
 from disarray.control.commits import SubjectCommit
 from disarray.control.files import Notification, Reason, Verdict
-from disarray.control.queue import FetchPolicy, Holder, Lane, QueueId, QueueItem
+from disarray.control.queue import Holder, Lane, QueueId, QueueItem
 from disarray.errors import LeaseLostError, NotBlacklistedError, StaleIncarnationError
 from tests.control.queue_model import MAX_RETRIES, Answer, File, Lock, QueueModel, Row
 from tests.control.queue_tables import BROKEN_GUARANTEES, LOST_VERSIONS, empty_tables, read_tables
@@ -230,7 +231,7 @@ class QueueMachine(RuleBasedStateMachine):
         for subject in model.reconcile_rows_due():
             model.rows.append(Row(-1, None, subject, Reason.RECONCILE, None, model.now))
         running = model.claimed_by(holder)
-        items = queue.fetch_items(self.connection, holder, policy)
+        items = claims.fetch_items(self.connection, holder, policy)
         tables = read_tables(self.connection)
         known = {row.queue_id for row in model.rows}
         for queue_id, (uri, subject, *_) in tables.rows.items():
@@ -322,9 +323,9 @@ class QueueMachine(RuleBasedStateMachine):
         queue_id, holder = self._any_claim(data)
         if not self.model.owns(queue_id, holder):
             with pytest.raises(LeaseLostError):
-                claims.complete_item(self.connection, queue_id, holder, metadata=result)
+                claim_ends.complete_item(self.connection, queue_id, holder, metadata=result)
             return
-        claims.complete_item(self.connection, queue_id, holder, metadata=result)
+        claim_ends.complete_item(self.connection, queue_id, holder, metadata=result)
         self.model.complete(self.model.row(queue_id), result)
 
     @precondition(has_claims)
@@ -333,12 +334,12 @@ class QueueMachine(RuleBasedStateMachine):
         _, holder = self._any_claim(data)
         mine = [row.queue_id for row in self.model.claimed_by(holder)]
         if all(self.model.owns(queue_id, holder) for queue_id in mine):
-            claims.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
+            claim_ends.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
             for queue_id in mine:
                 self.model.complete(self.model.row(queue_id), {})
         else:
             with pytest.raises(LeaseLostError):
-                claims.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
+                claim_ends.complete_items(self.connection, [QueueId(queue_id) for queue_id in mine], holder)
 
     @precondition(has_claims)
     @rule(
@@ -355,9 +356,9 @@ class QueueMachine(RuleBasedStateMachine):
         }
         if not self.model.owns(queue_id, holder):
             with pytest.raises(LeaseLostError):
-                claims.fail_item(self.connection, queue_id, holder, **arguments)
+                claim_ends.fail_item(self.connection, queue_id, holder, **arguments)
             return
-        claims.fail_item(self.connection, queue_id, holder, **arguments)
+        claim_ends.fail_item(self.connection, queue_id, holder, **arguments)
         row = self.model.row(queue_id)
         seconds = delay if delay is not None else 60 * 5 ** min(row.retry_count, 3)
         attempts = MAX_RETRIES if is_permanent else 1
@@ -370,9 +371,9 @@ class QueueMachine(RuleBasedStateMachine):
         holder = self.model.locks[subject].holder
         if not self.model.holds(subject, holder):
             with pytest.raises(LeaseLostError):
-                claims.release_subject(self.connection, subject, holder)
+                claim_ends.release_subject(self.connection, subject, holder)
             return
-        claims.release_subject(self.connection, subject, holder)
+        claim_ends.release_subject(self.connection, subject, holder)
         for row in [row for row in self.model.claimed_by(holder) if row.subject == subject]:
             self.model.give_back(row, "released", attempts=0)
         del self.model.locks[subject]
@@ -382,7 +383,7 @@ class QueueMachine(RuleBasedStateMachine):
     def renew(self, name: str, lease_seconds: int) -> None:
         holder = self.model.incarnations[name]
         held = [subject for subject in SUBJECTS if self.model.holds(subject, holder)]
-        renewed = claims.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=lease_seconds)
+        renewed = claim_ends.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=lease_seconds)
         assert renewed == held
         for subject in held:
             lock = self.model.locks[subject]
@@ -398,9 +399,9 @@ class QueueMachine(RuleBasedStateMachine):
         known_ids = [QueueId(row.queue_id) for row in known]
         if not all(self.model.owns(row.queue_id, holder) for row in unknown):
             with pytest.raises(LeaseLostError):
-                claims.return_unknown_claims(self.connection, known_ids, holder)
+                claim_ends.return_unknown_claims(self.connection, known_ids, holder)
             return
-        assert claims.return_unknown_claims(self.connection, known_ids, holder) == len(unknown)
+        assert claim_ends.return_unknown_claims(self.connection, known_ids, holder) == len(unknown)
         for row in unknown:
             self.model.give_back(row, "released", attempts=0)
 
@@ -458,18 +459,18 @@ class QueueMachine(RuleBasedStateMachine):
     def nobody_ends_a_claim_that_is_over(self, data: st.DataObject) -> None:
         item, holder = data.draw(st.sampled_from(self.ended_claims()[-6:]), "claim")
         with pytest.raises(LeaseLostError):
-            claims.complete_item(self.connection, item.queue_id, holder)
+            claim_ends.complete_item(self.connection, item.queue_id, holder)
         with pytest.raises(LeaseLostError):
-            claims.fail_item(self.connection, item.queue_id, holder, error_message="unreadable")
+            claim_ends.fail_item(self.connection, item.queue_id, holder, error_message="unreadable")
         if self.model.incarnations[holder.instance_name] != holder:
             with pytest.raises(LeaseLostError):
-                claims.release_subject(self.connection, item.subject_key, holder)
+                claim_ends.release_subject(self.connection, item.subject_key, holder)
             with pytest.raises(StaleIncarnationError):
-                claims.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=30)
+                claim_ends.renew_subjects(self.connection, SUBJECTS, holder, lease_seconds=30)
             with pytest.raises(StaleIncarnationError):
-                queue.fetch_items(self.connection, holder)
+                claims.fetch_items(self.connection, holder)
             with pytest.raises(StaleIncarnationError):
-                claims.return_unknown_claims(self.connection, [], holder)
+                claim_ends.return_unknown_claims(self.connection, [], holder)
 
     def ended_claims(self) -> list[tuple[QueueItem, Holder]]:
         return [
@@ -570,7 +571,7 @@ class QueueMachine(RuleBasedStateMachine):
                 if item.reason == Reason.RECONCILE:
                     dirty_ranges.reconcile_subject(self.connection, item.subject_key, holder)
                     self.model.open_ranges.pop(item.subject_key, None)
-                claims.complete_item(self.connection, item.queue_id, holder)
+                claim_ends.complete_item(self.connection, item.queue_id, holder)
                 self.model.complete(self.model.row(item.queue_id), {})
         self.tables_say_what_the_model_says()
         self.guarantees_hold()

@@ -26,6 +26,7 @@ from disarray.control import (
     blacklist,
     blocks,
     catalog,
+    claim_ends,
     claims,
     commits,
     conflicts,
@@ -111,19 +112,19 @@ def everything_a_caller_can_do(session: Connection) -> set[str]:
     )
     assert [answer.verdict for answer in answers] == [files.Verdict.ENQUEUED] * 3
 
-    first, second, third, fourth = queue.fetch_items(session, holder)
-    assert claims.assert_subject_held(session, "TOOL01", holder, fence=first.fence) == first.fence
-    assert claims.renew_subjects(session, ["TOOL01"], holder, lease_seconds=600) == ["TOOL01"]
+    first, second, third, fourth = claims.fetch_items(session, holder)
+    assert claim_ends.assert_subject_held(session, "TOOL01", holder, fence=first.fence) == first.fence
+    assert claim_ends.renew_subjects(session, ["TOOL01"], holder, lease_seconds=600) == ["TOOL01"]
     dirty_ranges.mark_dirty(
         session, "TOOL01", holder, range_start=now, range_end=now + timedelta(1), reason="late"
     )
     assert dirty_ranges.reconcile_subject(session, "TOOL01", holder) == now
     session.execute("select disarray.complete_item(%s, %s)", (first.queue_id, holder.instance_name))
-    claims.complete_items(session, [second.queue_id], holder)
-    claims.fail_item(session, third.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
-    assert claims.return_unknown_claims(session, [], holder) == 1
-    claims.release_subjects(session, ["TOOL01"], holder)
-    assert queue.is_live_work_waiting(session, holder)
+    claim_ends.complete_items(session, [second.queue_id], holder)
+    claim_ends.fail_item(session, third.queue_id, holder, error_message="unreadable", retry_delay_seconds=0)
+    assert claim_ends.return_unknown_claims(session, [], holder) == 1
+    claim_ends.release_subjects(session, ["TOOL01"], holder)
+    assert claims.is_live_work_waiting(session, holder)
     assert {entry.queue_id for entry in queue.list_queue(session)} == {third.queue_id, fourth.queue_id}
 
     assert blacklist.blacklist_file(session, "file:///a", "TOOL01", reason="broken", by="alice") is not None
@@ -156,23 +157,23 @@ def everything_an_operator_asks(session: Connection) -> set[str]:
     decision = {"reason": "late", "by": "alice"}
     holder = instances.register_instance(session, "Worker04", subject_patterns=["DEAD*"])
     files.enqueue_file(session, "file:///dead", "DEAD1")
-    [item] = queue.fetch_items(session, holder)
-    failure = claims.Failure(item.queue_id, "unreadable", is_permanent=True)
+    [item] = claims.fetch_items(session, holder)
+    failure = claim_ends.Failure(item.queue_id, "unreadable", is_permanent=True)
     dirty_ranges.mark_dirty(
         session, "DEAD1", holder, range_start=since, range_end=since + timedelta(1), reason="late"
     )
-    claims.fail_items(session, [failure], holder)
+    claim_ends.fail_items(session, [failure], holder)
     assert len(dead_letters.list_dead_letters(session)) == 1
     assert len(dead_letters.retry_dead_letters(session, ["file:///dead"], **decision)) == 1
-    [item] = queue.fetch_items(session, holder)
-    claims.fail_items(session, [replace(failure, queue_id=item.queue_id)], holder)
+    [item] = claims.fetch_items(session, holder)
+    claim_ends.fail_items(session, [replace(failure, queue_id=item.queue_id)], holder)
     dead_letters.discard_dead_letters(session, ["file:///dead"], **decision)
     assert files.reingest_file(session, "file:///dead", **decision) is not None
     instances.pause_instance(session, "Worker04", **decision)
     instances.drain_instance(session, "Worker04", **decision)
     instances.resume_instance(session, "Worker04", **decision)
     assert instances.instance_state(session, "Worker04") == "active"
-    claims.release_subject(session, "DEAD1", holder)
+    claim_ends.release_subject(session, "DEAD1", holder)
     assert [asked.held_by for asked in dirty_ranges.request_reconcile(session, None, **decision)] == [None]
     assert subjects.list_subject_states(session, subject_key="DEAD1")[0].stale_from == since
     assert {each.subject_key for each in runs.list_runs(session)} == {"CELL1", "LATE1", "RIGHT1"}
@@ -200,7 +201,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
         ('[{"name": "sum", "kind": "sum", "method": "trapezoid", "is_integer": true, "unit": ""}]',),
     )
     files.enqueue_file(session, "file:///cell", "CELL1", metadata={"dataset": "cells"})
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     fragment = FragmentEntry(
         segment_us=0, source_uri="file:///cell", generation=0, path="x.parquet", row_group=0, readings=2,
         first_position=0, last_position=9, first_us=1, last_us=2,
@@ -254,7 +255,7 @@ def everything_about_the_catalog(session: Connection) -> set[str]:
     [known] = values.load_rollup(session, "cells", "CELL1", rollup="daily", from_us=0, to_us=10)
     assert known.points == 2
     files.enqueue_file(session, "file:///more", "CELL1", metadata={"dataset": "cells"})
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     stretch = {
         "metric": "sum", "channel": "", "segment_us": 0, "from_us": 1, "to_us": 2, "old_mode": 2, "new_mode": 2,
         "old_first": 3, "old_last": 7, "new_first": 5, "new_last": 9, "low": 0, "high": 0, "same": False,
@@ -696,9 +697,9 @@ def everything_about_a_move(session: Connection) -> None:
     """A file that is announced for the wrong subject and handed over, and one that no dataset takes."""
     holder = instances.register_instance(session, "Worker04", subject_patterns=["WRONG*", "RIGHT*"])
     files.enqueue_file(session, "file:///moved", "WRONG1", metadata={"dataset": "cells"})
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     moving_files.hand_over_items(session, [HandOver(item.queue_id, "RIGHT1", "cells")], holder)
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     assert (item.subject_key, item.retry_count) == ("RIGHT1", 1)
     leaving = LeavingFile(
         source_uri="file:///moved", dataset="cells", subject_key="WRONG1", generation=0, first_us=1
@@ -724,7 +725,7 @@ def everything_about_a_quarantine(session: Connection) -> None:
     """A file of which part is parked, looked at, released and rejected."""
     holder = instances.register_instance(session, "Worker03", subject_patterns=["LATE*"])
     files.enqueue_file(session, "file:///late", "LATE1", metadata={"dataset": "cells"})
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     parked = FragmentEntry(
         segment_us=0, source_uri="file:///late", generation=0, path="y.parquet", row_group=0, readings=3,
         first_position=0, last_position=9, first_us=1, last_us=2, state=FragmentState.PARKED,
@@ -791,7 +792,7 @@ def everything_about_a_table(session: Connection) -> None:
     assert dimensions.audit_dimensions(session, limit=9) + dimensions.audit_numbers(session, limit=9) == []
     holder = instances.register_instance(session, "Worker04", subject_patterns=["SHELF*"])
     files.enqueue_file(session, "file:///shelf", "SHELF1", metadata={"dataset": "shelf"})
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     types = readings.clear_rows(
         session, "shelf", "SHELF1", holder, fence=item.fence, store=Store.TIMESCALE, kept_of={0: 0}
     )
@@ -837,7 +838,7 @@ def everything_about_a_definition(session: Connection) -> None:
     assert [each.segments for each in definitions.list_rebuilds(session, subject_key="CELL1")] == [1]
     assert definitions.queue_rebuilds(session, dataset="cells", subject_key="CELL1") == 1
     holder = instances.register_instance(session, "Worker02", subject_patterns=["CELL*"])
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     nothing = CatalogChanges(added=(), dropped=(), cut=(), released=())
     step = RebuildStep(before=Version("p1", "s1"), kept_metrics=("sum",), kept_rollups=())
     part = DatasetCommit(
@@ -905,7 +906,7 @@ def everything_about_housekeeping(session: Connection) -> None:
     ).fetchall()
     assert expired == [("CELL1", 0, 2)]
     assert housekeeping.queue_compaction(session, ["CELL1"]) == 1
-    [item] = queue.fetch_items(session, holder)
+    [item] = claims.fetch_items(session, holder)
     assert housekeeping.oldest_claim_age(session) is not None
     [fragment] = catalog.load_kept_fragments(session, "cells", "CELL1", segments=[0])
     session.execute(
@@ -927,7 +928,7 @@ def everything_about_housekeeping(session: Connection) -> None:
     )
     assert sealed == 1
     assert catalog.find_sealed_segments(session, "cells", "CELL1", segments=[0]) == {0}
-    claims.complete_item(session, item.queue_id, holder)
+    claim_ends.complete_item(session, item.queue_id, holder)
     assert {file.path for file in housekeeping.list_dead_lake_files(session, keep=hour)} == set()
     dead = {file.path for file in housekeeping.doom_lake_files(session, keep=now)}
     # What was rejected is kept: a copy of its file comes up for review anew.
@@ -984,8 +985,8 @@ def everything_about_a_source(session: Connection) -> None:
         session, "historian", "readings", sources.SourceDecision.PAUSED, reason="a test", by="alice"
     )
     assert [known.rows_taken for known in sources.list_sources(session)] == [1]
-    [item] = queue.fetch_items(session, holder)
-    claims.complete_items(session, [item.queue_id], holder)
+    [item] = claims.fetch_items(session, holder)
+    claim_ends.complete_items(session, [item.queue_id], holder)
 
 
 # Runs as the attacker: everything that the functions name, once more, and a trap in each.

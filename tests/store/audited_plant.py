@@ -7,7 +7,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from disarray.control import blacklist, claims, connections, deliveries, queue, sources, subject_commits
+from disarray.control import (
+    blacklist,
+    claim_ends,
+    claims,
+    connections,
+    deliveries,
+    sources,
+    subject_commits,
+)
 from disarray.control.connections import transaction
 from disarray.control.deliveries import BatchCounts
 from disarray.sources.delivering import write_batch
@@ -75,9 +83,11 @@ def _files(plant: InboxPlant) -> None:
     plant.ingest(plant.write("T2/other.csv", HEADER + lines(4).replace(",1\n", ",7\n")))
     plant.notify(plant.write("T2/dead.csv", HEADER + lines(6)))
     with plant.pool.connection() as connection:
-        items = queue.fetch_items(connection, plant.place.holder)
-        failures = [claims.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items]
-        claims.fail_items(connection, failures, plant.place.holder)
+        items = claims.fetch_items(connection, plant.place.holder)
+        failures = [
+            claim_ends.Failure(item.queue_id, "it cannot be read", is_permanent=True) for item in items
+        ]
+        claim_ends.fail_items(connection, failures, plant.place.holder)
         blacklist.blacklist_file(connection, str(refused), "T2", reason="a test", by="tester")
     plant.drain()
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from disarray import embedded
-from disarray.control import blacklist, connections, instances, migrations, queue
-from disarray.control.queue import FetchPolicy
+from disarray.control import blacklist, claims, connections, instances, migrations
+from disarray.control.claims import FetchPolicy
 from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
 from tests.upgrade.record import FOLDER, PLANT, _add, _anonymous, _dump
@@ -160,7 +160,7 @@ def leave_half_rebuilt(plant: Plant) -> None:
     plant.redefine(IN_FORCE)
     assert Scheduler(plant.place, policy=ONE_AT_A_TIME).process_batch() is not None
     with plant.pool.connection() as connection:
-        [claimed] = queue.fetch_items(connection, holder, ONE_AT_A_TIME)
+        [claimed] = claims.fetch_items(connection, holder, ONE_AT_A_TIME)
         assert claimed.subject_key == BEGUN
 
 

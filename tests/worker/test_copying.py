@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import commits, queue, readings
+from disarray.control import claims, commits, readings
 from disarray.control.commits import DatasetCommit, SubjectCommit
 from disarray.control.files import Reason
 from disarray.errors import StalePlanError
@@ -101,7 +101,7 @@ def test_a_commit_that_was_planned_on_the_old_store_is_refused(plant: Plant) -> 
     plant.notify(path, reason=Reason.REINGEST)
     change_store(plant, Store.TIMESCALE)
     with plant.pool.connection() as connection:
-        [item] = queue.fetch_items(connection, plant.place.holder)
+        [item] = claims.fetch_items(connection, plant.place.holder)
         nothing = CatalogChanges(added=(), dropped=(), cut=(), released=())
         part = DatasetCommit(
             dataset="tools", parse_version="p", scan_version="s", changes=nothing, segments=[], metrics=[],

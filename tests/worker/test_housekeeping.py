@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from disarray.control import blacklist, claims, housekeeping, queue
+from disarray.control import blacklist, claim_ends, claims, housekeeping
 from disarray.errors import ReadingsGoneError
 from disarray.queries.readings import readings
 from disarray.store import sweeping
@@ -207,11 +207,11 @@ def test_what_a_run_under_way_wrote_is_no_orphan_however_long_it_takes(
     (tidy.place.lake.root / orphan).write_text("x")
     age(tidy, orphan, seconds=2 * DAY)
     tidy.notify(tidy.write("T1/next.csv", "time,watts,good\n" + line(100)))
-    [item] = queue.fetch_items(connect(), tidy.place.holder)
+    [item] = claims.fetch_items(connect(), tidy.place.holder)
     tidy.rows("update disarray.ingest_queue set claimed_at = claimed_at - interval '3 days' returning 1")
     assert run_sweep(tidy) == []
     with tidy.pool.connection() as connection:
-        claims.release_subject(connection, item.subject_key, tidy.place.holder)
+        claim_ends.release_subject(connection, item.subject_key, tidy.place.holder)
     assert [entry.path for entry in run_sweep(tidy)] == [orphan]
 
 

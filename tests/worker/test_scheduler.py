@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from disarray.control import files, queue
+from disarray.control import claims, files
 from disarray.engine.runner import InProcessRunner
 from disarray.errors import DatabaseUnavailableError, HandedBackError, LeaseLostError
 from disarray.worker.passes.ingest import _side_by_side, process_items
@@ -29,7 +29,7 @@ def test_a_pass_tells_of_reading_planning_scanning_and_every_commit(plant: Plant
     plant.notify(plant.write("T1/a.csv", row), plant.write("T2/a.csv", row))
     steps: list[None] = []
     with plant.pool.connection() as connection:
-        items = queue.fetch_items(connection, plant.place.holder, queue.FetchPolicy(max_subjects=2))
+        items = claims.fetch_items(connection, plant.place.holder, claims.FetchPolicy(max_subjects=2))
     process_items(plant.place, items, on_step=lambda: steps.append(None))
     assert len(steps) == 3 + 2
 
@@ -79,7 +79,7 @@ def test_a_worker_that_could_not_hand_back_before_its_lease_ended_goes_on_by_its
     plant.notify(plant.write("T1/a.csv", "time,watts,good\n2026-10-01T00:00:00Z,1.0,1\n"))
     with plant.pool.connection() as connection:
         # Nothing more is heard of this claim: the database was away when it was to be handed back.
-        assert queue.fetch_items(connection, plant.place.holder, queue.FetchPolicy(lease_seconds=10))
+        assert claims.fetch_items(connection, plant.place.holder, claims.FetchPolicy(lease_seconds=10))
     advance_clock(timedelta(seconds=11))
     report = Scheduler(plant.place).process_batch()
     assert report is not None
@@ -120,5 +120,5 @@ def test_after_a_full_batch_of_small_files_the_next_one_takes_more(
         files.enqueue_files(
             connection, [files.Notification(str(path), "T1", metadata=said) for path in paths]
         )
-    reports = Scheduler(plant.place, policy=queue.FetchPolicy(limit=3)).drain()
+    reports = Scheduler(plant.place, policy=claims.FetchPolicy(limit=3)).drain()
     assert [len(report.completed) for report in reports] == batches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from disarray.control import audit_catalog, blacklist, instances, queue, subject_commits
+from disarray.control import audit_catalog, blacklist, claims, instances, subject_commits
 from disarray.control.subject_commits import ChangedBuckets
 from disarray.engine.jobs import scan_job
 from disarray.errors import CommitsDroppedError, DatabaseUnavailableError, InvalidRequestError
@@ -144,10 +144,10 @@ def test_a_worker_whose_subject_was_taken_over_notes_nothing(
 ) -> None:
     plant.notify(plant.write("T1/0.csv", report(0)))
     with plant.pool.connection() as connection:
-        items = queue.fetch_items(connection, plant.place.holder)
+        items = claims.fetch_items(connection, plant.place.holder)
         advance_clock(timedelta(days=1))
         other = instances.register_instance(connection, "Worker02")
-        assert queue.fetch_items(connection, other) != []
+        assert claims.fetch_items(connection, other) != []
     late = process_items(plant.place, items, on_step=lambda: None)
     assert late.lost_subjects == ("T1",)
     assert numbers(plant) == []

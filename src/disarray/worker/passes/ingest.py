@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from disarray.control import definitions, queue
+from disarray.control import claims, definitions
 from disarray.engine.jobs.scan_job import scan_readable_segments
 from disarray.errors import LeaseLostError
 from disarray.failpoints import failpoint
@@ -157,7 +157,7 @@ def process_items(
 
 def _is_awaited(workplace: Workplace) -> bool:
     with workplace.pool.connection() as connection:
-        return queue.is_live_work_waiting(connection, workplace.holder)
+        return claims.is_live_work_waiting(connection, workplace.holder)
 
 
 def _process(

@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from disarray.control import claims, moving_files
-from disarray.control.claims import Failure
+from disarray.control import claim_ends, moving_files
+from disarray.control.claim_ends import Failure
 from disarray.errors import LeaseLostError
 from disarray.failpoints import failpoint
 
@@ -125,7 +125,7 @@ def _are_failed(workplace: Workplace, failures: Sequence[Failure], wait_seconds:
     try:
         with workplace.pool.connection() as connection:
             failpoint("fail.before", connection)
-            claims.fail_items(
+            claim_ends.fail_items(
                 connection,
                 failures,
                 workplace.holder,

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from disarray.control import claims
+from disarray.control import claim_ends
 from disarray.errors import ControlError
 from disarray.failpoints import failpoint
 
@@ -61,7 +61,7 @@ def renewed_leases(
             try:
                 with pool.connection() as connection:
                     failpoint("lease.before_renewal", connection)
-                    claims.renew_subjects(connection, subject_keys, holder, lease_seconds=lease_seconds)
+                    claim_ends.renew_subjects(connection, subject_keys, holder, lease_seconds=lease_seconds)
             except ControlError as error:
                 # The lease says how long this may go on; the commit will find out whether it was too long.
                 log.warning("the leases could not be renewed: %s", error)

@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from disarray.control import claims, queue
-from disarray.control.claims import Failure
-from disarray.control.queue import FetchPolicy, Lane
+from disarray.control import claim_ends, claims
+from disarray.control.claim_ends import Failure
+from disarray.control.claims import FetchPolicy
+from disarray.control.queue import Lane
 from disarray.errors import (
     AccessDeniedError,
     ControlError,
@@ -232,7 +233,7 @@ class Scheduler:
         try:
             with self.workplace.pool.connection() as connection:
                 failpoint("fail.before", connection, about=item.source_uri or item.subject_key)
-                claims.fail_items(
+                claim_ends.fail_items(
                     connection,
                     [Failure(item.queue_id, message)],
                     self.workplace.holder,
@@ -254,7 +255,7 @@ class Scheduler:
             failpoint("claim.before", connection)
             try:
                 # A claim whose reply was lost is held by nobody who knows of it.
-                claims.return_unknown_claims(connection, [], self.workplace.holder)
+                claim_ends.return_unknown_claims(connection, [], self.workplace.holder)
             except StaleIncarnationError:
                 raise
             except LeaseLostError as error:
@@ -262,7 +263,7 @@ class Scheduler:
                 log.info("%s", error)
             more = _MORE_SMALL_FILES if self._takes_more.is_set() else 1
             policy = replace(self.policy, limit=self.policy.limit * more)
-            items = queue.fetch_items(connection, self.workplace.holder, policy)
+            items = claims.fetch_items(connection, self.workplace.holder, policy)
             if items:
                 failpoint("claim.after", connection)
             return items
@@ -278,7 +279,7 @@ class Scheduler:
         """Free subjects of the backfill lane; at once, for live work waits for it."""
         try:
             with self.workplace.pool.connection() as connection:
-                claims.release_subjects(connection, subjects, self.workplace.holder)
+                claim_ends.release_subjects(connection, subjects, self.workplace.holder)
         except LeaseLostError:
             self._release(subjects)
 
@@ -291,7 +292,7 @@ class Scheduler:
             try:
                 with self.workplace.pool.connection() as connection:
                     failpoint("release.before", connection, about=subject)
-                    claims.release_subject(connection, subject, self.workplace.holder)
+                    claim_ends.release_subject(connection, subject, self.workplace.holder)
                     failpoint("release.after", connection, about=subject)
             except LeaseLostError as error:
                 log.debug("%s", error)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from disarray.control import catalog, claims, housekeeping
+from disarray.control import catalog, claim_ends, housekeeping
 from disarray.control.housekeeping import Compaction
 from disarray.engine.jobs.compact_job import CompactedSegment, SegmentMerge, SubjectMerge, compact_subjects
 from disarray.errors import LeaseLostError, SegmentDiffersError, StalePlanError
@@ -268,9 +268,9 @@ def _end(
         if run.failures:
             message = next(iter(run.failures.values()))
             failed[run.item.queue_id] = message
-            claims.fail_item(
+            claim_ends.fail_item(
                 connection, run.item.queue_id, workplace.holder, error_message=message, is_permanent=True
             )
         else:
-            claims.complete_item(connection, run.item.queue_id, workplace.holder)
+            claim_ends.complete_item(connection, run.item.queue_id, workplace.holder)
             completed.append(run.item.queue_id)

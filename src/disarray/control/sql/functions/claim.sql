@@ -1,139 +1,29 @@
--- How claimed work ends, and how it comes back.
+-- Claims: which work a worker gets, in which order, and for how long.
 
-create function disarray.assert_subject_held(
-    p_subject_key text,
+create function disarray.fetch_items(
     p_instance_name text,
+    p_limit integer default 10,
+    p_lease_seconds integer default 300,
     p_incarnation bigint default null,
-    p_fence bigint default null
+    p_max_subjects integer default 1,
+    p_give_way_batches integer default 20,
+    p_give_way_seconds integer default 60
 )
-returns bigint
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_lock subject_lock;
-begin
-    select lock.*
-    into v_lock
-    from subject_lock as lock
-    where lock.subject_key = p_subject_key
-    for update;
-    if not found
-        or v_lock.instance_name is distinct from p_instance_name
-        or v_lock.incarnation is distinct from coalesce(p_incarnation, v_lock.incarnation)
-        or v_lock.fence is distinct from coalesce(p_fence, v_lock.fence)
-        or v_lock.lease_expires_at <= clock()
-    then
-        raise exception 'subject % is no longer held by % (incarnation %, fence %). Nothing was changed.',
-            quote_literal(p_subject_key), quote_literal(p_instance_name),
-            coalesce(p_incarnation::text, 'any'), coalesce(p_fence::text, 'any')
-        using errcode = 'DA002', hint = 'Drop this work: it went back to the queue, or another worker has it.';
-    end if;
-    return v_lock.fence;
-end
-$$;
-comment on function disarray.assert_subject_held(text, text, bigint, bigint) is
-    'First statement of every commit: lock the row of the subject and check instance, incarnation, lease and fence. '
-    'Until the transaction ends nobody can take the subject over.';
-
-create function disarray.lock_targets(p_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
-returns bigint[]
-language plpgsql
-as $$
-declare
-    v_subject_keys text[];
-    v_source_uris text[];
-    v_subject_key text;
-    v_fences bigint[] := '{}';
-begin
-    select
-        array_agg(distinct item.subject_key),
-        array_agg(item.source_uri)
-    into v_subject_keys, v_source_uris
-    from disarray.ingest_queue as item
-    where item.queue_id = any(p_queue_ids);
-    if v_subject_keys is null then
-        return v_fences;
-    end if;
-    foreach v_subject_key in array v_subject_keys
-    loop
-        v_fences := v_fences || disarray.assert_subject_held(v_subject_key, p_instance_name, p_incarnation);
-    end loop;
-    perform
-    from disarray.file_info as file
-    where file.source_uri = any(v_source_uris)
-    order by file.source_uri
-    for update;
-    return v_fences;
-end
-$$;
-comment on function disarray.lock_targets(bigint[], text, bigint) is
-    'Lock what a batch of claims stands on, subjects before files and both by name, as everybody does; the fences under which the '
-    'subjects are held. A claim of the caller has one of them.';
-
-create function disarray.lock_claims(p_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
-returns void
-language plpgsql
-as $$
-declare
-    v_fences constant bigint[] := disarray.lock_targets(p_queue_ids, p_instance_name, p_incarnation);
-begin
-    perform disarray.refuse_other_claims(
-        p_queue_ids,
-        array(
-            select item.queue_id
-            from disarray.ingest_queue as item
-            where
-                item.queue_id = any(p_queue_ids)
-                and item.fence = any(v_fences)
-        ),
-        p_instance_name,
-        p_incarnation
-    );
-end
-$$;
-comment on function disarray.lock_claims(bigint[], text, bigint) is
-    'Lock what a batch of claims stands on, and refuse the batch if one claim is not the caller''s.';
-
-create function disarray.refuse_other_claims(
-    p_queue_ids bigint[],
-    p_own_queue_ids bigint[],
-    p_instance_name text,
-    p_incarnation bigint
+returns table (
+    queue_id bigint,
+    source_uri text,
+    subject_key text,
+    reason text,
+    metadata jsonb,
+    retry_count integer,
+    lease_expires_at timestamptz,
+    fence bigint,
+    dataset text,
+    content_hash text,
+    incarnation bigint,
+    kind text,
+    lane text
 )
-returns void
-language plpgsql
-as $$
-declare
-    v_other bigint;
-begin
-    if cardinality(p_queue_ids) = cardinality(p_own_queue_ids) then
-        return;
-    end if;
-    select given.queue_id
-    into v_other
-    from unnest(p_queue_ids) as given (queue_id)
-    where (given.queue_id = any(p_own_queue_ids)) is not true
-    limit 1;
-    -- Fewer are found where an item is named twice.
-    if found then
-        raise exception 'item % is not claimed by % (incarnation %). Nothing was changed.',
-            coalesce(v_other::text, 'NULL'), quote_literal(p_instance_name), coalesce(p_incarnation::text, 'any')
-        using errcode = 'DA002', hint = 'Drop this work: it was finished before, went back to the queue, or another worker has it.';
-    end if;
-end
-$$;
-comment on function disarray.refuse_other_claims(bigint[], bigint[], text, bigint) is
-    'Refuse a batch that names an item which is not among those that the caller was found to hold.';
-
-create function disarray.complete_items(
-    p_queue_ids bigint[],
-    p_instance_name text,
-    p_metadata jsonb[] default null,
-    p_incarnation bigint default null
-)
-returns void
 language plpgsql
 security definer
 set search_path = disarray, pg_temp
@@ -146,705 +36,633 @@ set enable_mergejoin = off
 as $$
 declare
     v_now constant timestamptz := clock();
-    v_fences bigint[];
-    v_ended bigint[];
-    v_source_uris text[];
+    v_lease_expires_at constant timestamptz := v_now + make_interval(secs => p_lease_seconds);
+    v_incarnation bigint;
+    v_patterns text[];
+    v_running integer;
+    v_suspect_runs boolean;
+    v_most_turns constant integer := least(p_max_subjects, p_limit);
+    v_backfill_waits boolean;
+    v_locks_expired boolean;
+    v_ranges_are_open boolean;
+    v_turn_number bigint;
+    v_held text[];
+    v_kept text[];
+    v_passed text[] := '{}';
+    v_passed_in_backfill text[] := '{}';
+    v_turn record;
+    v_found boolean;
+    v_is_held boolean;
+    v_line bigint[];
+    v_first_is_suspect boolean;
+    v_first_available_at timestamptz;
+    v_served text[] := '{}';
+    v_claimed bigint[] := '{}';
+    v_subject text;
 begin
-    if cardinality(p_queue_ids) <> coalesce(cardinality(p_metadata), cardinality(p_queue_ids)) then
-        raise exception 'complete_items needs one metadata for each of the % items. Nothing was changed.', cardinality(p_queue_ids)
+    -- "Is not true", because a NULL would otherwise pass for no limit at all.
+    if (
+        p_limit between 1 and 10000
+        and p_max_subjects between 1 and 1000
+        and p_lease_seconds between 1 and 86400
+        and p_give_way_batches >= 0
+        and p_give_way_seconds >= 0
+    ) is not true then
+        raise exception
+            'fetch_items takes a limit of 1 to 10000, 1 to 1000 subjects, a lease of 1 to 86400 seconds, and gives way '
+            'after 0 or more batches or seconds. Nothing was claimed.'
         using errcode = 'DA001';
     end if;
-    if p_metadata is not null then
-        perform check_outcome(given.metadata)
-        from unnest(p_metadata) as given (metadata);
+    -- Whoever pauses the instance waits for claims that are under way, and those that come after see it. An instance that is to
+    -- claim nothing serves no subject: it leaves those that it holds as soon as nothing of them runs.
+    select case when state_of(known) = 'active' then known.subject_patterns else '{}' end
+    into v_patterns
+    from instance as known
+    where known.instance_name = p_instance_name
+    for key share;
+    v_incarnation := living_incarnation(p_instance_name, p_incarnation);
+    if v_patterns is null then
+        -- It registered with this call.
+        select known.subject_patterns
+        into v_patterns
+        from instance as known
+        where known.instance_name = p_instance_name;
     end if;
-    v_fences := lock_targets(p_queue_ids, p_instance_name, p_incarnation);
+    -- What is seldom needed is only looked for, all at once: to begin with it costs ten times as much.
+    select
+        exists (select from subject as waiting where waiting.backfill_turn_at <= v_now),
+        exists (
+            select
+            from subject_lock as lock
+            inner join instance as known on lock.instance_name = known.instance_name
+            where
+                lock.lease_expires_at <= v_now
+                or known.incarnation <> lock.incarnation
+        ),
+        exists (select from dirty_range as open where open.resolved_at is null)
+    into v_backfill_waits, v_locks_expired, v_ranges_are_open;
+    -- Turns are counted while the backfill lane has something, before any other lock: register_instance holds this row while
+    -- it waits for others. What ran out may be of that lane, and is claimable again in this very call.
+    if v_backfill_waits or v_locks_expired then
+        update instance as known
+        set turn_count = known.turn_count + v_most_turns
+        where known.instance_name = p_instance_name
+        returning known.turn_count - v_most_turns into v_turn_number;
+    end if;
+    if v_locks_expired then
+        perform reap_subjects(v_now);
+    end if;
+    if v_ranges_are_open then
+        perform queue_open_ranges(v_now);
+    end if;
 
-    with outcome as (
-        delete from ingest_queue as item
-        using unnest(p_queue_ids, p_metadata) as given (queue_id, metadata)
-        where
-            item.queue_id = given.queue_id
-            and item.fence = any(v_fences)
-        returning
-            item.queue_id,
-            item.source_uri,
-            item.subject_key,
-            item.kind,
-            item.reason,
-            item.reason = 'quiet' or item.metadata -> 'reasons' ? 'quiet' as is_of_quiet_file,
-            item.content_hash as announced_hash,
-            coalesce(given.metadata ->> 'content_hash', item.content_hash) as content_hash,
-            item.enqueued_at,
-            item.claimed_at,
-            coalesce(given.metadata, '{}') as result,
-            coalesce(given.metadata ? 'content_hash', false) as was_read,
-            -- Each asked once for a file. Not "exists": that may be planned as a hash of all that waits. Without "limit" it may be
-            -- planned as a bitmap, at five times the cost.
-            (
-                select true
-                from ingest_queue as waiting
+    select
+        count(*),
+        coalesce(bool_or(running.crash_count > 0), false)
+    into v_running, v_suspect_runs
+    from ingest_queue as running
+    where
+        running.claimed_by_instance_name = p_instance_name;
+    -- A file that may have killed a worker runs alone, so that its batch-mates do not pay for it.
+    if v_suspect_runs then
+        return;
+    end if;
+
+    select
+        stay.held,
+        stay.kept
+    into v_held, v_kept
+    from subjects_to_stay_on(p_instance_name, v_incarnation, v_patterns, v_now, p_give_way_batches, p_give_way_seconds) as stay;
+    if v_patterns = '{}' then
+        return;
+    end if;
+    <<fetching>>
+    loop
+        v_found := false;
+        for v_turn in
+            select
+                chosen.subject_key,
+                chosen.lane,
+                count(*) over () - chosen.place + 1 as turns_left
+            from choose_turns(
+                v_held,
+                v_kept,
+                v_patterns,
+                v_now,
+                v_passed,
+                v_passed_in_backfill,
+                least(v_most_turns - cardinality(v_served), p_limit - cardinality(v_claimed)),
+                v_turn_number
+            ) with ordinality as chosen (subject_key, lane, place)
+        loop
+            v_found := true;
+            v_turn_number := v_turn_number + 1;
+            if v_turn.lane = 'live' then
+                v_passed := v_passed || v_turn.subject_key;
+            else
+                v_passed_in_backfill := v_passed_in_backfill || v_turn.subject_key;
+            end if;
+            v_is_held := v_turn.subject_key = any(v_kept);
+
+            select
+                array_agg(item.queue_id order by item.place) filter (where item.place = 1 or item.crash_count = 0),
+                bool_or(item.crash_count > 0) filter (where item.place = 1),
+                min(item.available_at)
+            into v_line, v_first_is_suspect, v_first_available_at
+            from items_in_line(
+                v_turn.subject_key,
+                v_turn.lane,
+                v_now,
+                -- Leave room for the subjects still to come: they are what keeps every core busy.
+                ceil((p_limit - cardinality(v_claimed))::numeric / v_turn.turns_left)::integer
+            ) as item;
+            if v_first_is_suspect and v_running + cardinality(v_claimed) > 0 then
+                continue when v_first_available_at >= v_now - make_interval(secs => p_give_way_seconds);
+                -- Let the instance run dry for a suspect that has waited its share, or it would wait for ever: nothing more
+                -- now, and next time no subject goes before it because it is held.
+                update subject_lock as lock
+                set batch_count = greatest(lock.batch_count, p_give_way_batches)
                 where
-                    waiting.source_uri = item.source_uri
-                    and waiting.status = 'available'
-                limit 1
-            ) as has_successor,
-            (
-                select true
-                from fragment as parked
-                where
-                    parked.source_uri = item.source_uri
-                    and parked.state = 'parked'
-                limit 1
-            ) as has_parked_readings
-    ),
+                    lock.subject_key = any(v_kept || v_served)
+                    and lock.instance_name = p_instance_name;
+                exit fetching;
+            end if;
+            if v_line is null then
+                if leave_idle_subject(v_turn.subject_key, p_instance_name, v_is_held) then
+                    v_kept := array_remove(v_kept, v_turn.subject_key);
+                end if;
+            elsif hold_subject(v_turn.subject_key, p_instance_name, v_incarnation, v_is_held, v_now, v_lease_expires_at) then
+                v_line := case when v_first_is_suspect then v_line[1:1] else v_line end;
+                return query
+                select claimed.*
+                from claim_items(v_turn.subject_key, v_turn.lane, v_line, v_now) as claimed;
+                v_claimed := v_claimed || v_line;
+                v_served := v_served || v_turn.subject_key;
+                v_passed := v_passed || v_turn.subject_key;
+                v_passed_in_backfill := v_passed_in_backfill || v_turn.subject_key;
+                exit fetching when v_first_is_suspect;
+            end if;
+        end loop;
+        exit fetching when not v_found or cardinality(v_served) >= v_most_turns or cardinality(v_claimed) >= p_limit;
+    end loop;
+    -- What a turn of the backfill lane, or of a suspect, took the place of must not wait for this instance to come back to it.
+    foreach v_subject in array v_held
+    loop
+        if not v_subject = any(v_served) then
+            perform leave_idle_subject(v_subject, p_instance_name, true);
+        end if;
+    end loop;
+end
+$$;
+comment on function disarray.fetch_items(text, integer, integer, bigint, integer, integer, integer) is
+    'Claim work: first on subjects already held, then on the ones that have waited longest, giving way after the stated '
+    'batches or seconds when others wait. The live lane goes first; of an instance''s turns, one in backfill_turns() is of the '
+    'backfill lane while that has something. Each call frees what expired and renews the leases of what it returns. '
+    'Nothing for an instance that is paused or draining: instance_state tells.';
 
-    noted as (
-        update file_info as file
-        set
-            (status, parked_hash, parked_at) = (
-                select
-                    case
-                        when file.status = 'blacklisted' then 'blacklisted'
-                        when outcome.has_successor then 'pending'
-                        -- Whatever else was done to it: part of it waits for an operator.
-                        when waits.version_hash is not null or outcome.has_parked_readings then 'parked'
-                        else 'processed'
-                    end::file_info_status,
-                    waits.version_hash,
-                    case
-                        when waits.version_hash is null then null
-                        when waits.version_hash = file.parked_hash then file.parked_at
-                        else v_now
-                    end
-                from (
-                    select
-                        case
-                            -- Rejected once, it is not asked about again.
-                            when outcome.result ? 'parked_hash'
-                                then nullif(outcome.result ->> 'parked_hash', file.rejected_hash)
-                            when outcome.result ->> 'outcome' = 'parked' and outcome.has_parked_readings is null
-                                then coalesce(outcome.announced_hash, file.announced_hash, 'unknown')
-                            -- Read and taken, or found as it was: there is no other version any more.
-                            when outcome.was_read or outcome.result ->> 'outcome' = 'processed' then null
-                            else file.parked_hash
-                        end as version_hash
-                ) as waits
-            ),
-            -- A file belongs to whom it was read for; what was announced is a hint.
-            subject_key = case when outcome.result ? 'dataset' then outcome.subject_key else file.subject_key end,
-            dataset = coalesce(outcome.result ->> 'dataset', file.dataset),
-            content_hash = coalesce(outcome.content_hash, file.content_hash),
-            -- What was read may be newer than what was announced; what was announced meanwhile is newer still.
-            announced_hash = case
-                when file.announced_hash is not distinct from outcome.announced_hash then outcome.content_hash
-                else file.announced_hash
-            end,
-            quiet_hash = case when outcome.is_of_quiet_file then outcome.content_hash else file.quiet_hash end,
-            parse_version = coalesce(outcome.result ->> 'parse_version', file.parse_version),
-            -- Of a version without a single reading there is nothing to say.
-            logical_start = case
-                when outcome.was_read then (outcome.result ->> 'logical_start')::timestamptz
-                else coalesce((outcome.result ->> 'logical_start')::timestamptz, file.logical_start)
-            end,
-            logical_end = case
-                when outcome.was_read then (outcome.result ->> 'logical_end')::timestamptz
-                else coalesce((outcome.result ->> 'logical_end')::timestamptz, file.logical_end)
-            end,
-            process_count = file.process_count + 1,
-            retry_count = 0,
-            crash_count = 0,
-            last_error = null,
-            metadata = case
-                when outcome.result = '{}' then file.metadata
-                else merged_metadata(file.metadata, outcome.result - 'parked_hash')
-            end
-        from outcome
-        where file.source_uri = outcome.source_uri
-    ),
-
-    logged as (
-        insert into ingest_event (
-            occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, kind, reason, content_hash,
-            enqueued_at, claimed_at, metadata
-        )
+create function disarray.subjects_to_stay_on(
+    p_instance_name text,
+    p_incarnation bigint,
+    p_subject_patterns text[],
+    p_now timestamptz,
+    p_give_way_batches integer,
+    p_give_way_seconds integer,
+    out held text[],
+    out kept text[]
+)
+language plpgsql
+as $$
+declare
+    v_others_wait boolean;
+    v_held record;
+begin
+    held := '{}';
+    kept := '{}';
+    for v_held in
         select
-            v_now,
-            'completed',
-            outcome.source_uri,
-            outcome.subject_key,
-            p_instance_name,
-            outcome.queue_id,
-            outcome.kind,
-            outcome.reason,
-            outcome.content_hash,
-            outcome.enqueued_at,
-            outcome.claimed_at,
-            outcome.result - 'content_hash'
-        from outcome
+            lock.subject_key,
+            lock.batch_count >= p_give_way_batches
+            or lock.held_since < p_now - make_interval(secs => p_give_way_seconds) as had_its_share,
+            subject.live_turn_at <= p_now and disarray.matches_pattern(lock.subject_key, p_subject_patterns) as has_work
+        from disarray.subject_lock as lock
+        inner join disarray.subject as subject on lock.subject_key = subject.subject_key
+        where
+            lock.instance_name = p_instance_name
+            and lock.incarnation = p_incarnation
+            -- One that expired while its row was locked is no longer ours, even though nobody could free it yet.
+            and lock.lease_expires_at > p_now
+        order by
+            subject.live_turn_at nulls last,
+            lock.subject_key
+        for update of lock, subject skip locked
+    loop
+        if v_held.has_work and v_held.had_its_share then
+            v_others_wait := coalesce(v_others_wait, disarray.next_subject('live', p_subject_patterns, p_now, '{}', '{}', 0) is not null);
+        end if;
+        if v_held.has_work and not (v_held.had_its_share and v_others_wait) then
+            held := held || v_held.subject_key;
+            kept := kept || v_held.subject_key;
+        elsif not disarray.leave_idle_subject(v_held.subject_key, p_instance_name, true) then
+            kept := kept || v_held.subject_key;
+        end if;
+    end loop;
+end
+$$;
+comment on function disarray.subjects_to_stay_on(text, bigint, text[], timestamptz, integer, integer) is
+    'Subjects that an instance holds, has live work on and need not give way on, their rows locked; the others are freed when '
+    'nothing of them runs, and kept until then.';
+
+create function disarray.is_live_work_waiting(p_instance_name text)
+returns boolean
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select exists (
+    select
+    from instance as known
+    inner join subject as waiting on matches_pattern(waiting.subject_key, known.subject_patterns)
+    where
+        known.instance_name = p_instance_name
+        -- One that is paused finishes what it has: it could claim nothing in its place.
+        and state_of(known) = 'active'
+        and waiting.live_turn_at <= clock()
+        and not exists (
+            select
+            from subject_lock as lock
+            where
+                lock.subject_key = waiting.subject_key
+                and lock.instance_name <> p_instance_name
+        )
+)
+$$;
+comment on function disarray.is_live_work_waiting(text) is
+    'Whether an instance could claim something in the live lane now, or could if it let go of a subject that it holds.';
+
+create function disarray.backfill_turns()
+returns integer
+language sql
+immutable
+as $$
+select 5
+$$;
+comment on function disarray.backfill_turns() is
+    'While both lanes have something, one turn in so many is of the backfill lane. Not even, or it would always fall on the same '
+    'side of those that take turns two by two.';
+
+create function disarray.choose_turns(
+    p_held text[],
+    p_kept text[],
+    p_subject_patterns text[],
+    p_now timestamptz,
+    p_passed text[],
+    p_passed_in_backfill text[],
+    p_count integer,
+    p_turn_number bigint
+)
+returns table (subject_key text, lane disarray.ingest_queue_lane)
+language plpgsql
+as $$
+declare
+    v_chosen text[] := '{}';
+    v_held text[] := array(select held.subject_key from unnest(p_held) as held (subject_key) where not held.subject_key = any(p_passed));
+    v_lanes disarray.ingest_queue_lane[] := case when p_turn_number is null then '{live}' else '{live,backfill}' end;
+    v_is_turn_of_backfill boolean;
+    v_fences_to_come integer := 0;
+begin
+    while cardinality(v_chosen) < p_count and cardinality(v_lanes) > 0
+    loop
+        v_is_turn_of_backfill := (p_turn_number + cardinality(v_chosen) + 1) % disarray.backfill_turns() = 0;
+        lane := case when v_is_turn_of_backfill and 'backfill' = any(v_lanes) then 'backfill' else v_lanes[1] end;
+        if lane = 'backfill' then
+            subject_key := disarray.next_subject('backfill', p_subject_patterns, p_now, p_passed_in_backfill || v_chosen, p_kept, v_fences_to_come);
+        elsif cardinality(v_held) > 0 then
+            subject_key := v_held[1];
+            v_held := v_held[2:];
+        else
+            subject_key := disarray.next_subject('live', p_subject_patterns, p_now, p_passed || v_chosen, '{}', v_fences_to_come);
+        end if;
+        if subject_key is null then
+            v_lanes := array_remove(v_lanes, lane);
+        elsif not subject_key = any(v_chosen) then
+            v_chosen := v_chosen || subject_key;
+            v_fences_to_come := v_fences_to_come + (not subject_key = any(p_kept))::integer;
+            return next;
+        end if;
+    end loop;
+end
+$$;
+comment on function disarray.choose_turns(text[], text[], text[], timestamptz, text[], text[], integer, bigint) is
+    'The subjects whose turn it is, each in one lane, their rows locked: in the live lane those held and then those that waited '
+    'longest, in the backfill lane by waiting alone, so that nobody is held for it.';
+
+create function disarray.next_subject(
+    p_lane disarray.ingest_queue_lane,
+    p_subject_patterns text[],
+    p_now timestamptz,
+    p_passed text[],
+    p_kept text[],
+    p_fences_to_come integer
+)
+returns text
+language plpgsql
+as $$
+declare
+    -- Every claim of a subject takes a fence, so that the two take turns, whichever instance claims. Those of one call are chosen
+    -- before any of them has its fence: were they not counted, all would fall on one side, and an even number of them on the same
+    -- side in the next call too.
+    v_newcomer_first constant boolean := (select (given.last_value + p_fences_to_come) % 2 = 0 from disarray.fence_seq as given);
+    v_has_numbers boolean;
+    v_subject text;
+begin
+    if p_lane = 'backfill' then
+        select subject.subject_key
+        into v_subject
+        from disarray.subject as subject
+        where
+            subject.backfill_turn_at <= p_now
+            and not subject.subject_key = any(p_passed)
+            and (
+                subject.subject_key = any(p_kept)
+                or not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+            )
+            and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+        order by
+            subject.backfill_turn_at,
+            subject.subject_key
+        limit 1
+        for update of subject skip locked;
+        return v_subject;
+    end if;
+    foreach v_has_numbers in array array[not v_newcomer_first, v_newcomer_first]
+    loop
+        select subject.subject_key
+        into v_subject
+        from disarray.subject as subject
+        where
+            subject.has_numbers = v_has_numbers
+            and subject.live_turn_at <= p_now
+            and not subject.subject_key = any(p_passed)
+            and not exists (select from disarray.subject_lock as lock where lock.subject_key = subject.subject_key)
+            and disarray.matches_pattern(subject.subject_key, p_subject_patterns)
+        order by
+            subject.live_turn_at,
+            subject.subject_key
+        limit 1
+        for update of subject skip locked;
+        exit when v_subject is not null;
+    end loop;
+    return v_subject;
+end
+$$;
+comment on function disarray.next_subject(disarray.ingest_queue_lane, text[], timestamptz, text[], text[], integer) is
+    'The free subject that has waited longest in a lane. The live lane alternates between subjects that have numbers and newcomers: '
+    'whoever invents subjects delays no other by more than two claims. Its row is locked: this is the gate that lets one claim at a time through.';
+
+create function disarray.items_in_line(
+    p_subject_key text,
+    p_lane disarray.ingest_queue_lane,
+    p_now timestamptz,
+    p_limit integer
+)
+returns table (queue_id bigint, crash_count integer, available_at timestamptz, place bigint)
+language plpgsql
+as $$
+begin
+    return query
+    select
+        line.queue_id,
+        line.crash_count,
+        line.available_at,
+        row_number() over (order by line.available_at, line.queue_id)
+    from (
+        select
+            item.queue_id,
+            item.crash_count,
+            item.available_at
+        from disarray.ingest_queue as item
+        where
+            item.subject_key = p_subject_key
+            and item.lane = p_lane
+            and item.status = 'available'
+            and item.available_at <= p_now
+            -- What came in while its target is being processed waits for that to end: a file never has two claimed orders, nor
+            -- a subject two of a kind.
+            and not exists (
+                select
+                from disarray.ingest_queue as running
+                where
+                    running.source_uri = item.source_uri
+                    and running.status = 'claimed'
+                -- A probe for each item, always. As a join it would read every claim there is whenever statistics say
+                -- that there are none.
+                offset 0
+            )
+            and not exists (
+                select
+                from disarray.ingest_queue as running
+                where
+                    item.source_uri is null
+                    and running.source_uri is null
+                    and running.subject_key = item.subject_key
+                    and running.kind = item.kind
+                    and running.dataset = item.dataset
+                    and running.status = 'claimed'
+                offset 0
+            )
+            -- Not "is not distinct from" above: no index answers that.
+            and not exists (
+                select
+                from disarray.ingest_queue as running
+                where
+                    item.source_uri is null
+                    and item.dataset is null
+                    and running.source_uri is null
+                    and running.subject_key = item.subject_key
+                    and running.kind = item.kind
+                    and running.dataset is null
+                    and running.status = 'claimed'
+                offset 0
+            )
+        order by
+            item.available_at,
+            item.queue_id
+        limit p_limit
+        for update of item skip locked
+    ) as line;
+end
+$$;
+comment on function disarray.items_in_line(text, disarray.ingest_queue_lane, timestamptz, integer) is
+    'The oldest claimable items of a subject in a lane, locked.';
+
+create function disarray.hold_subject(
+    p_subject_key text,
+    p_instance_name text,
+    p_incarnation bigint,
+    p_is_held boolean,
+    p_now timestamptz,
+    p_lease_expires_at timestamptz
+)
+returns boolean
+language plpgsql
+as $$
+begin
+    if p_is_held then
+        update disarray.subject_lock as lock
+        set
+            lease_expires_at = greatest(lock.lease_expires_at, p_lease_expires_at),
+            batch_count = lock.batch_count + 1
+        where lock.subject_key = p_subject_key;
+    else
+        insert into disarray.subject_lock (subject_key, instance_name, incarnation, fence, held_since, batch_count, lease_expires_at)
+        values (p_subject_key, p_instance_name, p_incarnation, nextval('disarray.fence_seq'), p_now, 1, p_lease_expires_at)
+        -- Another claim may have come and gone since the candidates were listed.
+        on conflict do nothing;
+    end if;
+    return found;
+end
+$$;
+comment on function disarray.hold_subject(text, text, bigint, boolean, timestamptz, timestamptz) is
+    'Take or renew a subject; false where somebody else was faster.';
+
+create function disarray.claim_items(
+    p_subject_key text,
+    p_lane disarray.ingest_queue_lane,
+    p_queue_ids bigint[],
+    p_now timestamptz
+)
+returns table (
+    queue_id bigint,
+    source_uri text,
+    subject_key text,
+    reason text,
+    metadata jsonb,
+    retry_count integer,
+    lease_expires_at timestamptz,
+    fence bigint,
+    dataset text,
+    content_hash text,
+    incarnation bigint,
+    kind text,
+    lane text
+)
+language plpgsql
+as $$
+begin
+    return query
+    with claimed as (
+        update disarray.ingest_queue as item
+        set
+            status = 'claimed',
+            claimed_by_instance_name = lock.instance_name,
+            claimed_incarnation = lock.incarnation,
+            fence = lock.fence,
+            claimed_at = p_now,
+            lease_expires_at = lock.lease_expires_at
+        from disarray.subject_lock as lock
+        where
+            lock.subject_key = p_subject_key
+            and item.queue_id = any(p_queue_ids)
+        returning item.*
     )
 
     select
-        array_agg(outcome.queue_id),
-        array_agg(outcome.source_uri) filter (where outcome.source_uri is not null)
-    into v_ended, v_source_uris
-    from outcome;
-    perform refuse_other_claims(p_queue_ids, coalesce(v_ended, '{}'), p_instance_name, p_incarnation);
-    if has_hook('quarantine') then
-        perform note_quarantine_effects(
-            array(
-                select file.source_uri
-                from file_info as file
-                where
-                    file.source_uri = any(v_source_uris)
-                    and file.parked_at = v_now
-            ),
-            'version',
-            v_now
-        );
-    end if;
+        item.queue_id,
+        item.source_uri,
+        item.subject_key,
+        item.reason::text,
+        item.metadata,
+        item.retry_count,
+        item.lease_expires_at,
+        item.fence,
+        item.dataset,
+        item.content_hash,
+        item.claimed_incarnation,
+        item.kind::text,
+        item.lane::text
+    from claimed as item
+    order by
+        item.available_at,
+        item.queue_id;
+    perform disarray.set_turns(p_subject_key, p_lane, p_now);
 end
 $$;
-comment on function disarray.complete_items(bigint[], text, jsonb[], bigint) is
-    'End claims whose work is committed, all or none. Metadata may say outcome (processed or parked), content_hash, '
-    'parked_hash (of a version that was read and not taken), parse_version, logical_start and logical_end, and the dataset '
-    'that a file was read for; the rest is kept with the file.';
+comment on function disarray.claim_items(text, disarray.ingest_queue_lane, bigint[], timestamptz) is
+    'Mark items as claimed under the lock of their subject, and send the subject to the back of the line; the items, oldest first.';
 
-create function disarray.complete_item(
-    p_queue_id bigint,
-    p_instance_name text,
-    p_metadata jsonb default '{}',
-    p_incarnation bigint default null
-)
-returns void
-language sql
-security definer
-set search_path = disarray, pg_temp
-as $$
-select complete_items(array[p_queue_id], p_instance_name, array[p_metadata], p_incarnation)
-$$;
-comment on function disarray.complete_item(bigint, text, jsonb, bigint) is 'End one claim whose work is committed.';
-
-create function disarray.check_outcome(p_metadata jsonb)
-returns void
-language plpgsql
-stable
-as $$
-begin
-    perform disarray.check_metadata(p_metadata);
-    if coalesce(p_metadata ->> 'outcome', 'processed') not in ('processed', 'parked') then
-        raise exception 'outcome % is not known, an item is completed as processed or parked. Nothing was changed.', p_metadata -> 'outcome'
-        using errcode = 'DA001', hint = 'Use fail_item for work that could not be done.';
-    end if;
-end
-$$;
-comment on function disarray.check_outcome(jsonb) is 'Refuse metadata of a completion that says what cannot be.';
-
-create function disarray.fail_items(
-    p_queue_ids bigint[],
-    p_instance_name text,
-    p_error_messages text[],
-    p_retry_delay_seconds integer default 60,
-    p_metadata jsonb[] default null,
-    p_incarnation bigint default null,
-    p_are_permanent boolean[] default null,
-    p_are_counted boolean default true
-)
-returns void
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_now constant timestamptz := clock();
-    v_count constant integer := cardinality(p_queue_ids);
-    v_failed record;
-begin
-    if v_count is distinct from cardinality(p_error_messages)
-        or v_count <> coalesce(cardinality(p_metadata), v_count)
-        or v_count <> coalesce(cardinality(p_are_permanent), v_count)
-    then
-        raise exception 'fail_items needs one message, metadata and verdict for each of the % items. Nothing was changed.', v_count
-        using errcode = 'DA001';
-    end if;
-    if p_retry_delay_seconds < 0 then
-        raise exception 'a retry delay of % seconds lies in the past. Nothing was changed.', p_retry_delay_seconds
-        using errcode = 'DA001';
-    end if;
-    perform check_metadata(given.metadata)
-    from unnest(p_metadata) as given (metadata);
-    perform lock_claims(p_queue_ids, p_instance_name, p_incarnation);
-    -- One after the other would lock a file after the subject of another: here all files are locked before any subject,
-    -- and both by name.
-    for v_failed in
-        select
-            item,
-            given.message,
-            coalesce(given.metadata, '{}') as metadata,
-            coalesce(given.is_permanent, false) as is_permanent
-        from unnest(p_queue_ids, p_error_messages, p_metadata, p_are_permanent)
-            as given (queue_id, message, metadata, is_permanent)
-        inner join ingest_queue as item on given.queue_id = item.queue_id
-        order by
-            item.subject_key,
-            item.source_uri
-    loop
-        perform return_claim(
-            v_failed.item,
-            p_event => 'failed',
-            p_now => v_now,
-            p_error_message => coalesce(v_failed.message, 'no reason was given'),
-            p_delay => make_interval(
-                secs => coalesce(p_retry_delay_seconds, 60 * 5 ^ least((v_failed.item).retry_count, 3))
-            ),
-            p_attempts => case when v_failed.is_permanent then (v_failed.item).max_retries when p_are_counted then 1 else 0 end,
-            p_metadata => v_failed.metadata
-        );
-    end loop;
-end
-$$;
-comment on function disarray.fail_items(bigint[], text, text[], integer, jsonb[], bigint, boolean[], boolean) is
-    'Give items back after a failure, all or none: each available after the delay (NULL: 1, 5, 25 minutes, then 125), or a '
-    'dead letter once its attempts are used up or the failure is permanent. Those that are not counted wait for something '
-    'else to be mended.';
-
-create function disarray.fail_item(
-    p_queue_id bigint,
-    p_instance_name text,
-    p_error_message text,
-    p_retry_delay_seconds integer default 60,
-    p_metadata jsonb default '{}',
-    p_incarnation bigint default null,
-    p_is_permanent boolean default false
-)
-returns void
-language sql
-security definer
-set search_path = disarray, pg_temp
-as $$
-select fail_items(
-    array[p_queue_id],
-    p_instance_name,
-    array[p_error_message],
-    p_retry_delay_seconds,
-    array[p_metadata],
-    p_incarnation,
-    array[p_is_permanent]
-)
-$$;
-comment on function disarray.fail_item(bigint, text, text, integer, jsonb, bigint, boolean) is
-    'Give one item back after a failure.';
-
-create function disarray.end_wait(p_subject_key text, p_now timestamptz)
-returns void
-language plpgsql
-as $$
-declare
-    v_lane disarray.ingest_queue_lane;
-begin
-    for v_lane in
-        -- Items that failed by themselves have attempts; they keep their delay.
-        update disarray.ingest_queue as item
-        set available_at = p_now
-        where
-            item.subject_key = p_subject_key
-            and item.status = 'available'
-            and item.available_at > p_now
-            and item.retry_count = 0
-        returning item.lane
-    loop
-        perform disarray.call_turns(array[p_subject_key], v_lane, p_now);
-    end loop;
-end
-$$;
-comment on function disarray.end_wait(text, timestamptz) is 'Items of a subject that waited, uncounted, for what has now been done.';
-
-create function disarray.release_subject(p_subject_key text, p_instance_name text, p_incarnation bigint default null)
-returns void
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_now constant timestamptz := clock();
-    v_item ingest_queue;
-begin
-    perform assert_subject_held(p_subject_key, p_instance_name, p_incarnation);
-    perform lock_claims(
-        array(
-            select item.queue_id
-            from ingest_queue as item
-            where
-                item.status = 'claimed'
-                and item.claimed_by_instance_name = p_instance_name
-                and item.subject_key = p_subject_key
-        ),
-        p_instance_name,
-        p_incarnation
-    );
-    for v_item in
-        select item.*
-        from ingest_queue as item
-        where
-            item.claimed_by_instance_name = p_instance_name
-            and item.subject_key = p_subject_key
-        order by item.source_uri
-    loop
-        perform return_claim(v_item, p_event => 'released', p_now => v_now, p_attempts => 0);
-    end loop;
-    delete from subject_lock as lock
-    where lock.subject_key = p_subject_key;
-end
-$$;
-comment on function disarray.release_subject(text, text, bigint) is
-    'Hand a subject back, with what is claimed of it; no attempt is counted.';
-
-create function disarray.release_subjects(p_subject_keys text[], p_instance_name text, p_incarnation bigint default null)
-returns void
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_subject text;
-begin
-    -- In the order of their names, as everybody who locks several.
-    for v_subject in
-        select distinct held.subject_key
-        from unnest(p_subject_keys) as held (subject_key)
-        order by held.subject_key
-    loop
-        perform release_subject(v_subject, p_instance_name, p_incarnation);
-    end loop;
-end
-$$;
-comment on function disarray.release_subjects(text[], text, bigint) is
-    'Hand several subjects back in one round trip; where one of them is lost, none is.';
-
-create function disarray.renew_subjects(
-    p_subject_keys text[],
-    p_instance_name text,
-    p_lease_seconds integer default 300,
-    p_incarnation bigint default null
-)
-returns text[]
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_now constant timestamptz := clock();
-    v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
-    v_renewed text[];
-begin
-    if (p_lease_seconds between 1 and 86400) is not true then
-        raise exception 'a lease has 1 to 86400 seconds, not %. Nothing was renewed.', p_lease_seconds
-        using errcode = 'DA001';
-    end if;
-    with held as (
-        select lock.subject_key
-        from subject_lock as lock
-        where
-            lock.subject_key = any(p_subject_keys)
-            and lock.instance_name = p_instance_name
-            and lock.incarnation = v_incarnation
-            and lock.lease_expires_at > v_now
-        order by lock.subject_key
-        -- A commit that is under way holds its row; it needs no renewal, and must not hold up those of others.
-        for update skip locked
-    ),
-
-    renewed as (
-        update subject_lock as lock
-        set lease_expires_at = greatest(lock.lease_expires_at, v_now + make_interval(secs => p_lease_seconds))
-        from held
-        where lock.subject_key = held.subject_key
-        returning lock.subject_key, lock.lease_expires_at
-    ),
-
-    shown as (
-        update ingest_queue as item
-        set lease_expires_at = renewed.lease_expires_at
-        from renewed
-        where
-            item.claimed_by_instance_name = p_instance_name
-            and item.subject_key = renewed.subject_key
-    )
-
-    select coalesce(array_agg(renewed.subject_key order by renewed.subject_key), '{}')
-    into v_renewed
-    from renewed;
-    return v_renewed;
-end
-$$;
-comment on function disarray.renew_subjects(text[], text, integer, bigint) is
-    'Renew the leases of the named subjects; answers which were. One that is missing is lost, or its commit is under way.';
-
-create function disarray.return_unknown_claims(p_known_queue_ids bigint[], p_instance_name text, p_incarnation bigint)
-returns integer
-language plpgsql
-security definer
-set search_path = disarray, pg_temp
-as $$
-declare
-    v_now constant timestamptz := clock();
-    v_incarnation constant bigint := living_incarnation(p_instance_name, p_incarnation);
-    v_unknown constant bigint[] := array(
-        select item.queue_id
-        from ingest_queue as item
-        where
-            item.claimed_by_instance_name = p_instance_name
-            and item.claimed_incarnation = v_incarnation
-            and not item.queue_id = any(p_known_queue_ids)
-    );
-    v_item ingest_queue;
-begin
-    perform lock_claims(v_unknown, p_instance_name, v_incarnation);
-    for v_item in
-        select item.*
-        from ingest_queue as item
-        where item.queue_id = any(v_unknown)
-        order by
-            item.subject_key,
-            item.source_uri
-    loop
-        perform return_claim(v_item, p_event => 'released', p_now => v_now, p_attempts => 0);
-    end loop;
-    return cardinality(v_unknown);
-end
-$$;
-comment on function disarray.return_unknown_claims(bigint[], text, bigint) is
-    'Hand back claims whose reply was lost on the way, so that nobody works on them; no attempt is counted. '
-    'The caller names every claim that it knows of.';
-
-create function disarray.reap_subjects(p_now timestamptz, p_instance_name text default null)
-returns integer
-language plpgsql
-as $$
-declare
-    v_lock record;
-    v_item disarray.ingest_queue;
-    v_count integer := 0;
-begin
-    for v_lock in
-        select
-            lock.*,
-            known.incarnation <> lock.incarnation as is_former_life
-        from disarray.subject_lock as lock
-        inner join disarray.instance as known on lock.instance_name = known.instance_name
-        inner join disarray.subject as subject on lock.subject_key = subject.subject_key
-        where
-            (lock.lease_expires_at <= p_now or known.incarnation <> lock.incarnation)
-            and (p_instance_name is null or lock.instance_name = p_instance_name)
-        order by lock.subject_key
-        -- A worker frozen inside its commit holds the lock until its session times out, and a notification that is not
-        -- committed yet holds the subject; others must not wait for them.
-        for update of lock, subject skip locked
-    loop
-        continue when not disarray.lock_files_of(v_lock.subject_key);
-        for v_item in
-            select item.*
-            from disarray.ingest_queue as item
-            where
-                item.subject_key = v_lock.subject_key
-                and item.claimed_by_instance_name = v_lock.instance_name
-            order by item.source_uri
-        loop
-            perform disarray.return_claim(
-                v_item,
-                p_event => case when v_lock.is_former_life then 'taken_over' else 'lease_expired' end::disarray.ingest_event_event_type,
-                p_now => p_now,
-                p_error_message => case
-                    when v_lock.is_former_life then 'the worker died and was started again'
-                    else 'the lease ran out: the worker died, hung or lost its connection'
-                end,
-                p_attempts => 1,
-                p_crashes => 1
-            );
-        end loop;
-        delete from disarray.subject_lock as lock
-        where lock.subject_key = v_lock.subject_key;
-        v_count := v_count + 1;
-    end loop;
-    return v_count;
-end
-$$;
-comment on function disarray.reap_subjects(timestamptz, text) is
-    'Free subjects whose lease ran out or whose holder lives again; their claims go back as crashed attempts.';
-
-create function disarray.lock_files_of(p_subject_key text)
+create function disarray.leave_idle_subject(p_subject_key text, p_instance_name text, p_is_held boolean)
 returns boolean
 language plpgsql
 as $$
 declare
-    v_wanted bigint;
-    v_locked bigint;
+    v_is_free boolean;
 begin
-    select count(*)
-    into v_wanted
-    from disarray.ingest_queue as item
-    inner join disarray.file_info as file on item.source_uri = file.source_uri
+    -- A lock without work only stands in the way of others.
+    delete from disarray.subject_lock as lock
     where
-        item.status = 'claimed'
-        and item.subject_key = p_subject_key;
-    select count(*)
-    into v_locked
-    from (
-        select
-        from disarray.ingest_queue as item
-        inner join disarray.file_info as file on item.source_uri = file.source_uri
-        where
-            item.status = 'claimed'
-            and item.subject_key = p_subject_key
-        order by file.source_uri
-        for update of file skip locked
-    ) as taken;
-    return v_locked = v_wanted;
+        p_is_held
+        and lock.subject_key = p_subject_key
+        and not exists (
+            select
+            from disarray.ingest_queue as running
+            where
+                running.claimed_by_instance_name = p_instance_name
+                and running.subject_key = p_subject_key
+        );
+    v_is_free := found or not p_is_held;
+    perform disarray.set_turns(p_subject_key, null, null);
+    return v_is_free;
 end
 $$;
-comment on function disarray.lock_files_of(text) is
-    'Lock the files that are claimed of a subject, without waiting; false where somebody else is at one of them.';
+comment on function disarray.leave_idle_subject(text, text, boolean) is
+    'Free a subject of which nothing runs, and note when it is next due; whether it is free.';
 
-create function disarray.return_claim(
-    p_item disarray.ingest_queue,
-    p_event disarray.ingest_event_event_type,
-    p_now timestamptz,
-    p_error_message text default null,
-    p_delay interval default '0',
-    p_attempts integer default 1,
-    p_crashes integer default 0,
-    p_metadata jsonb default '{}'
-)
+create function disarray.set_turns(p_subject_key text, p_served_lane disarray.ingest_queue_lane, p_served_at timestamptz)
 returns void
 language plpgsql
 as $$
-declare
-    v_retry_count integer;
-    v_crash_count integer;
-    v_is_dead boolean;
-    v_waiting disarray.ingest_queue;
-    v_is_same_version boolean;
-    v_is_given_up boolean;
 begin
-    -- The file knows better than the row: its version may have been processed, or asked for again, since the claim.
-    select
-        coalesce(max(file.retry_count), p_item.retry_count) + p_attempts,
-        coalesce(max(file.crash_count), p_item.crash_count) + p_crashes
-    into v_retry_count, v_crash_count
-    from disarray.file_info as file
-    where
-        file.source_uri = p_item.source_uri
-        and file.announced_hash is not distinct from p_item.content_hash;
-    v_is_dead := p_attempts > 0 and v_retry_count >= p_item.max_retries;
-    if p_item.source_uri is not null then
-        select item.*
-        into v_waiting
-        from disarray.ingest_queue as item
-        where
-            item.source_uri = p_item.source_uri
-            and item.status = 'available'
-        for update;
-    else
-        select item.*
-        into v_waiting
-        from disarray.ingest_queue as item
-        where
-            item.source_uri is null
-            and item.subject_key = p_item.subject_key
-            and item.kind = p_item.kind
-            and item.dataset is not distinct from p_item.dataset
-            and item.lane = p_item.lane
-            and item.status = 'available'
-        for update;
-    end if;
-    v_is_same_version := v_waiting.content_hash is not distinct from p_item.content_hash;
-
-    if v_waiting.queue_id is null and not v_is_dead then
-        update disarray.ingest_queue as item
-        set
-            status = 'available',
-            claimed_by_instance_name = null,
-            claimed_incarnation = null,
-            fence = null,
-            claimed_at = null,
-            lease_expires_at = null,
-            retry_count = v_retry_count,
-            crash_count = v_crash_count,
-            -- What was handed back undone keeps its place in the line.
-            available_at = case when p_attempts = 0 and p_delay = '0' then item.available_at else p_now + p_delay end
-        where item.queue_id = p_item.queue_id;
-    else
-        delete from disarray.ingest_queue as item
-        where
-            item.queue_id = p_item.queue_id
-            -- The same content waiting behind a dead letter is dead too; an operator's request never is.
-            or (v_is_dead and v_is_same_version and item.queue_id = v_waiting.queue_id and not disarray.is_asked_for(v_waiting.reason));
-    end if;
-    if v_waiting.queue_id is not null and not v_is_dead then
-        update disarray.ingest_queue as item
-        set
-            -- Of reading and removing, what waits was asked for later, and stands.
-            reason = disarray.shown_reason(p_item.reason, item.reason),
-            metadata = disarray.merged_request(p_item.metadata, p_item.reason, item.metadata, item.reason),
-            retry_count = case when v_is_same_version then v_retry_count else item.retry_count end,
-            crash_count = case when v_is_same_version then v_crash_count else item.crash_count end,
-            -- What was asked for on purpose meanwhile does not wait for the delay of this failure.
-            available_at = case
-                when v_is_same_version and not disarray.is_asked_for(item.reason) then greatest(item.available_at, p_now + p_delay)
-                else item.available_at
-            end
-        where item.queue_id = v_waiting.queue_id;
-    end if;
-
-    v_is_given_up := not exists (select from disarray.ingest_queue as item where item.source_uri = p_item.source_uri);
-    update disarray.file_info as file
+    update disarray.subject as subject
     set
-        status = case
-            when file.status = 'blacklisted' then 'blacklisted'
-            when v_is_given_up then 'failed'
-            else 'pending'
-        end::disarray.file_info_status,
-        retry_count = case
-            when file.announced_hash is distinct from p_item.content_hash then file.retry_count
-            -- Behind a dead letter only a request on purpose goes on, with a full set of attempts.
-            when v_is_dead and v_is_same_version and disarray.is_asked_for(v_waiting.reason) then v_waiting.retry_count
-            else v_retry_count
+        live_served_at = coalesce(served.live_at, subject.live_served_at),
+        live_turn_at = case
+            when oldest.live_at is not null
+                then greatest(oldest.live_at, served.live_at, subject.live_served_at)
         end,
-        crash_count = case when file.announced_hash is not distinct from p_item.content_hash then v_crash_count else file.crash_count end,
-        last_error = coalesce(left(p_error_message, 4000), file.last_error),
-        failed_at = case when v_is_given_up then p_now end,
-        failed_request = case
-            when v_is_given_up then jsonb_build_object('reason', p_item.reason, 'metadata', p_item.metadata - 'content_hash')
-        end
-    where file.source_uri = p_item.source_uri;
-
-    insert into disarray.ingest_event (
-        occurred_at, event_type, source_uri, subject_key, instance_name, queue_id, kind, reason, content_hash, metadata
-    )
-    select
-        p_now,
-        happened.event_type,
-        p_item.source_uri,
-        p_item.subject_key,
-        p_item.claimed_by_instance_name,
-        p_item.queue_id,
-        p_item.kind,
-        p_item.reason,
-        p_item.content_hash,
-        p_metadata || jsonb_build_object('retry_count', v_retry_count, 'error', left(p_error_message, 4000))
+        backfill_served_at = coalesce(served.backfill_at, subject.backfill_served_at),
+        backfill_turn_at = case
+            when oldest.backfill_at is not null
+                then greatest(oldest.backfill_at, served.backfill_at, subject.backfill_served_at)
+        end,
+        has_numbers = subject.has_numbers or exists (select from disarray.subject_version as made where made.subject_key = p_subject_key)
     from (
-        values
-            (p_event, true),
-            ('dead_letter', v_is_dead),
-            ('superseded', v_waiting.queue_id is not null and not v_is_same_version and not v_is_dead)
-    ) as happened (event_type, is_so)
-    where happened.is_so;
-    if v_is_dead then
-        perform disarray.note_dead_letter_effects(p_item, v_retry_count, p_error_message);
-    end if;
-    perform disarray.call_turns(array[p_item.subject_key], p_item.lane, p_now + p_delay);
+        select
+            case when p_served_lane = 'live' then p_served_at end as live_at,
+            case when p_served_lane = 'backfill' then p_served_at end as backfill_at
+    ) as served
+    cross join (
+        select
+            (
+                select min(waiting.available_at)
+                from disarray.ingest_queue as waiting
+                where
+                    waiting.subject_key = p_subject_key
+                    and waiting.lane = 'live'
+                    and waiting.status = 'available'
+            ) as live_at,
+            (
+                select min(waiting.available_at)
+                from disarray.ingest_queue as waiting
+                where
+                    waiting.subject_key = p_subject_key
+                    and waiting.lane = 'backfill'
+                    and waiting.status = 'available'
+            ) as backfill_at
+    ) as oldest
+    where subject.subject_key = p_subject_key;
 end
 $$;
-comment on function disarray.return_claim(disarray.ingest_queue, disarray.ingest_event_event_type, timestamptz, text, interval, integer, integer, jsonb) is
-    'Put a claimed order back: as the one that waits for its target, into one that waits already, or away as a dead letter. '
-    'The caller holds the subject lock and the file row.';
+comment on function disarray.set_turns(text, disarray.ingest_queue_lane, timestamptz) is
+    'Note when a subject is next due in each lane. The caller holds the subject row, or an item that was queued meanwhile would '
+    'be forgotten.';
