@@ -409,6 +409,7 @@ carry_bases                   -      -         yes     yes       -
 distrust_segments             -      -         -       yes       -
 begin_applying                -      -         -       yes       -
 note_backfill_applied         -      -         -       yes       -
+refuse_staged                 -      -         -       -         -
 begin_resync                  -      -         yes     -         -
 stage_deliveries              -      -         yes     -         -
 repeat_staged_chunk           -      -         yes     -         -
