@@ -16,6 +16,7 @@ from disarray.control.destinations import (
     list_unasked_subjects,
 )
 from disarray.errors import BackfillTargetError
+from disarray.sinks import destination_survivors
 from tests.reading_lines import HEADER
 from tests.sinks.destination_plant import URL, DestinationPlant, Rows
 from tests.sinks.test_destination_repairs import QUARTER, TARGETS, described, lines
@@ -130,6 +131,78 @@ def test_a_clock_that_was_set_back_is_no_permission_either(
     [report] = plant.load()
     assert report.is_whole
     assert plant.differences() == {}
+
+
+def a_year_earlier(seed: int) -> str:
+    """As many readings at other instants."""
+    return lines(seed).replace("2026-", "2025-")
+
+
+@pytest.mark.parametrize("name", [*ELSEWHERE, "pieces"])
+def test_rows_that_go_are_not_made_up_for_by_as_many_others(
+    build: Callable[..., DestinationPlant], empty: str, name: str
+) -> None:
+    text = described("other_upsert", what='readings = "line"') if name == "pieces" else described(name)
+    full = build(text)
+    fill(full)
+    [known] = full.loaders
+    has = rows_of(full, known)
+    plant = build(text, database=empty)
+    plant.loaders = plant.make_loaders(most_deleted_percent=10, cut_readings=1)
+    for seed in 1, 2, 3:
+        plant.ingest(plant.write(f"L1/{seed}.earlier.csv", HEADER + a_year_earlier(seed)))
+    assert plant.load() == []
+    reason = held_back(plant)[known]
+    rows = len([row for row in has if row[0] == "L1"])
+    assert reason is not None
+    assert f"has {rows} rows of L1" in reason
+    assert f"and {rows} of them would go" in reason
+    assert rows_of(plant, known) == has
+    decide(plant, known, "republished", allows_deletes=True)
+    plant.load()
+    assert plant.differences() == {}
+
+
+@pytest.mark.parametrize("name", [*ELSEWHERE, "pieces"])
+def test_rows_that_are_loaded_again_among_others_are_not_taken_away(
+    build: Callable[..., DestinationPlant], empty: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(destination_survivors, "_KEYS_AT_ONCE", 1)  # looked up as often as can be
+    what = 'readings = "line"' if name in ("pieces", "delta") else QUARTER
+    text = described("other_upsert" if name == "pieces" else name, what=what)
+    full = build(text)
+    fill(full)
+    plant = build(text, database=empty)
+    plant.loaders = plant.make_loaders(most_deleted_percent=0, cut_readings=1)
+    for seed in 1, 2:
+        take(plant, f"L1/{seed}.csv", seed)
+        plant.ingest(plant.write(f"L1/{seed}.earlier.csv", HEADER + a_year_earlier(seed)))
+    assert [report.is_whole for report in plant.load()] == [True]
+    assert plant.differences().keys() == full.differences().keys()
+    [(known, loader)] = plant.loaders.items()
+    has = {row for row in rows_of(plant, known) if row[0] == "L1"}
+    assert has == plant.answered_rows(loader.destination)
+
+
+def test_of_rows_that_look_alike_as_many_survive_as_are_loaded(
+    build: Callable[..., DestinationPlant], empty: str, target_dsn: str
+) -> None:
+    # Without the channel, several rows have the same key.
+    columns = '\ncolumns = { subject_key = "subject_key", bucket_start = "bucket_start", good = "good" }'
+    text = described("other_replace", what=QUARTER + columns)
+    full = build(text)
+    take(full, "L1/1.csv", 1)
+    full.load()
+    with psycopg.connect(target_dsn, autocommit=True) as connection:
+        connection.execute("alter table published.d drop constraint d_pkey")
+        connection.execute("insert into published.d select * from published.d")
+        count = connection.execute("select count(*) from published.d").fetchone()
+    plant = build(text, database=empty)
+    take(plant, "L1/1.csv", 1)
+    assert plant.load() == []
+    assert held_back(plant)["other_replace"]
+    with psycopg.connect(target_dsn) as connection:
+        assert connection.execute("select count(*) from published.d").fetchone() == count
 
 
 @pytest.mark.parametrize("name", TARGETS)
