@@ -15,7 +15,7 @@ from disarray.control.destinations import (
     list_destinations,
     list_unasked_subjects,
 )
-from disarray.errors import BackfillTargetError
+from disarray.errors import BackfillTargetError, ControlError
 from disarray.sinks import destination_survivors
 from tests.reading_lines import HEADER
 from tests.sinks.destination_plant import URL, DestinationPlant, Rows
@@ -71,9 +71,24 @@ def rows_of(plant: DestinationPlant, name: str) -> Rows:
     return plant.target_rows(plant.loaders[name].destination)
 
 
-def decide(plant: DestinationPlant, name: str, what: str, *, allows_deletes: bool = False) -> None:
+def decide(
+    plant: DestinationPlant,
+    name: str,
+    what: str,
+    *,
+    subject: str | None = None,
+    allows_deletes: bool = False,
+) -> None:
     with plant.pool.connection() as connection:
-        decide_destination(connection, name, what, reason="a test", by="ada", allows_deletes=allows_deletes)
+        decide_destination(
+            connection,
+            name,
+            what,
+            reason="a test",
+            by="ada",
+            subject_key=subject,
+            allows_deletes=allows_deletes,
+        )
 
 
 def held_back(plant: DestinationPlant) -> dict[str, str | None]:
@@ -237,6 +252,24 @@ def test_a_republish_that_would_clear_much_of_the_target_is_held_back_until_it_i
     assert held_back(plant) == {name: None}
     # What was allowed is done: it holds for nothing that comes later.
     assert plant.rows("select are_deletes_allowed from disarray.destination") == [(False,)]
+
+
+def test_deletes_cannot_be_allowed_for_one_subject_alone(build: Callable[..., DestinationPlant]) -> None:
+    plant = build(described("other_upsert"))
+    fill(plant)
+    has = rows_of(plant, "other_upsert")
+    plant.redefine(described("other_upsert", what=f'{QUARTER}\nsubjects = ["L1"]'))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    decide(plant, "other_upsert", "republished")
+    assert plant.load() == []
+    with pytest.raises(ControlError, match="not for its subject 'L1' alone: others would lose rows"):
+        decide(plant, "other_upsert", "republished", subject="L1", allows_deletes=True)
+    assert held_back(plant)["other_upsert"]
+    # To load it anew is no permission.
+    decide(plant, "other_upsert", "republished", subject="L1")
+    decide(plant, "other_upsert", "resumed")
+    assert plant.load() == []
+    assert rows_of(plant, "other_upsert") == has
 
 
 @pytest.mark.parametrize("name", TARGETS)

@@ -360,7 +360,8 @@ def decide_destination(
 ) -> int:
     """Pause a destination, resume it, or load everything anew; how many of its subjects that concerns.
 
-    With `allows_deletes` it may lose whatever is not known here, and goes on where it was held back for that.
+    With `allows_deletes` it may lose whatever is not known here, and goes on where it was held back for that; of one
+    subject alone that is refused.
     """
     return fetch_value(
         connection,

@@ -958,6 +958,13 @@ begin
         raise exception 'whoever lets a target lose rows publishes it again, so that all that is due then is loaded. Nothing was changed.'
         using errcode = 'DA001';
     end if;
+    if p_allows_deletes and p_subject_key is not null then
+        raise exception 'deletes are allowed for a destination, not for its subject % alone: others would lose rows as well. Nothing was changed.',
+            quote_literal(left(p_subject_key, 200))
+        using
+            errcode = 'DA001',
+            hint = format('disarray sink republish %s --allow-deletes allows them for all subjects; --dry-run tells how much goes.', p_destination);
+    end if;
     if coalesce(p_decision not in ('paused', 'resumed', 'republished'), true) then
         raise exception 'a destination is paused, resumed or republished, not %. Nothing was changed.',
             coalesce(quote_literal(p_decision), 'NULL')
@@ -1014,7 +1021,7 @@ $$;
 comment on function disarray.decide_destination(text, text, text, text, text, boolean) is
     'Pause a destination, resume it, or let it load everything anew, of one subject or of all; whoever loads it now loses its turn. '
     'How many subjects that concerns. With deletes allowed, a target that is published again may lose whatever is not known here, and a '
-    'destination that was held back for that goes on.';
+    'destination that was held back for that goes on; that is allowed for all of its subjects, or not at all.';
 
 create function disarray.forget_destination(p_destination text, p_reason text, p_by text)
 returns bigint
