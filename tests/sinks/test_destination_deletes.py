@@ -14,9 +14,12 @@ from disarray.control.destinations import (
     decide_destination,
     list_destinations,
     list_unasked_subjects,
+    register_destination,
 )
 from disarray.errors import BackfillTargetError, ControlError
 from disarray.sinks import destination_survivors
+from disarray.sinks.destination_shape import shape_of
+from disarray.sinks.destination_targets import definition_of
 from tests.reading_lines import HEADER
 from tests.sinks.destination_plant import URL, DestinationPlant, Rows
 from tests.sinks.test_destination_repairs import QUARTER, TARGETS, described, lines
@@ -366,6 +369,54 @@ def test_a_destination_that_is_pointed_at_another_target_takes_nothing_of_what_i
     decide(plant, name, "republished", allows_deletes=True)
     assert [report.is_whole for report in plant.load()] == [True]
     assert plant.differences() == {}
+
+
+def test_a_permission_to_delete_is_none_for_another_target(build: Callable[..., DestinationPlant]) -> None:
+    former = described("other_upsert")
+    newer = former.replace(*ELSEWHERE_NOW["other_upsert"])
+    plant = build(newer.replace('"other_upsert"', '"theirs"'))
+    fill(plant)
+    has = rows_of(plant, "theirs")
+    with plant.pool.connection() as connection:
+        blacklist_file(connection, str(plant.inbox / "L1/2.csv"), "L1", reason="a test", by="ada")
+    plant.redefine(former)
+    plant.drain()
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    plant.load()
+    # Before it is loaded anew, it is pointed elsewhere.
+    decide(plant, "other_upsert", "republished", allows_deletes=True)
+    plant.redefine(newer)
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    plant.load()
+    assert held_back(plant)["other_upsert"]
+    assert rows_of(plant, "other_upsert") == has
+
+
+def test_a_permission_to_delete_is_none_for_other_subjects(build: Callable[..., DestinationPlant]) -> None:
+    plant = build(described("other_upsert"))
+    fill(plant)
+    has = rows_of(plant, "other_upsert")
+    decide(plant, "other_upsert", "republished", allows_deletes=True)
+    plant.redefine(described("other_upsert", what=f'{QUARTER}\nsubjects = ["L1"]'))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    assert plant.load() == []
+    assert held_back(plant)["other_upsert"]
+    assert rows_of(plant, "other_upsert") == has
+
+
+def test_a_permission_to_delete_is_none_for_another_dataset(build: Callable[..., DestinationPlant]) -> None:
+    plant = build(described("other_upsert"))
+    decide(plant, "other_upsert", "republished", allows_deletes=True)
+    [loader] = plant.loaders.values()
+    with plant.pool.connection() as connection:
+        register_destination(
+            connection,
+            "other_upsert",
+            dataset="another",
+            definition=definition_of(loader.destination, shape_of(loader.destination)),
+            subject_patterns=["*"],
+        )
+    assert plant.rows("select is_sweep_due, are_deletes_allowed from disarray.destination") == [(True, False)]
 
 
 def test_another_database_behind_the_same_variable_keeps_what_it_has(

@@ -47,6 +47,8 @@ begin
         subject_patterns = p_subject_patterns,
         registered_at = v_now,
         is_sweep_due = known.is_sweep_due or v_former.dataset <> p_dataset,
+        -- Given for what it was: of another target, or with other subjects, nobody has said what may go.
+        are_deletes_allowed = false,
         failure_count = 0,
         last_error = null,
         last_error_at = null
@@ -99,7 +101,7 @@ end
 $$;
 comment on function disarray.register_destination(text, text, jsonb, text[]) is
     'Say what a destination is: true where that is news. Under another definition everything is loaded anew; subjects that are no longer '
-    'asked for are no longer followed.';
+    'asked for are no longer followed; a permission to delete that was given before has ended.';
 
 create function disarray.claim_destination(
     p_destination text,
