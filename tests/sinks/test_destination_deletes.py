@@ -9,6 +9,7 @@ import pytest
 
 from disarray.backfill.republish import _own_errors
 from disarray.cli.commands.up_once import Summary
+from disarray.control import destinations
 from disarray.control.blacklist import blacklist_file
 from disarray.control.destinations import (
     decide_destination,
@@ -25,9 +26,10 @@ from tests.sinks.destination_plant import URL, DestinationPlant, Rows
 from tests.sinks.test_destination_repairs import QUARTER, TARGETS, described, lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
+    from disarray.control.connections import Connection
     from tests.databases import Databases
 
 SUBJECTS = ["L1", "L2", "L3"]
@@ -285,6 +287,74 @@ def test_a_small_share_goes_by_itself(build: Callable[..., DestinationPlant], na
     plant.load()
     assert {row[0] for row in rows_of(plant, name)} == {"L1", "L2"}
     assert held_back(plant) == {name: None}
+
+
+SWEEP = "select is_sweep_due, are_deletes_allowed from disarray.destination"
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_destination_without_subjects_is_cleared_by_itself_once_that_is_allowed(
+    build: Callable[..., DestinationPlant], name: str
+) -> None:
+    plant = build(described(name))
+    fill(plant)
+    has = rows_of(plant, name)
+    plant.redefine(described(name, what=f'{QUARTER}\nsubjects = ["NOBODY"]'))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    decide(plant, name, "republished")
+    assert plant.load() == []
+    reason = held_back(plant)[name]
+    assert reason is not None
+    assert "has 3 of 3 subjects" in reason
+    # Going on is no permission.
+    decide(plant, name, "resumed")
+    assert plant.load() == []
+    assert held_back(plant)[name]
+    assert rows_of(plant, name) == has
+    decide(plant, name, "republished", allows_deletes=True)
+    assert plant.load() == []
+    assert rows_of(plant, name) == set()
+    assert held_back(plant) == {name: None}
+    assert plant.rows(SWEEP) == [(False, False)]
+    # Asked for again, all of it comes back.
+    plant.redefine(described(name))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    plant.load()
+    assert rows_of(plant, name) == has
+
+
+def test_a_sweep_that_a_backfill_of_all_subjects_left_is_done_by_itself(
+    build: Callable[..., DestinationPlant],
+) -> None:
+    plant = build(described("other_upsert"))
+    fill(plant)
+    plant.redefine(described("other_upsert", what=f'{QUARTER}\nsubjects = ["L1"]'))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    decide(plant, "other_upsert", "republished", allows_deletes=True)
+    plant.loaders["other_upsert"].load_whole("L1")
+    assert plant.rows(SWEEP) == [(True, True)]
+    assert plant.load() == []
+    assert {row[0] for row in rows_of(plant, "other_upsert")} == {"L1"}
+    assert plant.rows(SWEEP) == [(False, False)]
+
+
+def test_a_destination_without_subjects_that_is_paused_loses_nothing_more(
+    build: Callable[..., DestinationPlant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant = build(described("other_upsert"))
+    fill(plant)
+    has = rows_of(plant, "other_upsert")
+    plant.redefine(described("other_upsert", what=f'{QUARTER}\nsubjects = ["NOBODY"]'))
+    plant.loaders = plant.make_loaders(most_deleted_percent=10)
+    decide(plant, "other_upsert", "republished", allows_deletes=True)
+
+    def pausing(connection: Connection, destination: str, found: Sequence[str]) -> list[str]:
+        decide_destination(connection, destination, "paused", reason="not that", by="ada")
+        return list_unasked_subjects(connection, destination, found)
+
+    monkeypatch.setattr(destinations, "list_unasked_subjects", pausing)
+    assert plant.load() == []
+    assert rows_of(plant, "other_upsert") == has
 
 
 def test_others_go_on_while_one_is_held_back(build: Callable[..., DestinationPlant]) -> None:

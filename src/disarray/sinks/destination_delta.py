@@ -184,7 +184,7 @@ class DeltaLoader:
             rows, other_rows = self._count_rows(store.open())
         return deletes_of(rows, list_unasked(sorted(rows)), other_rows=other_rows)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
         """Delete what subjects have that are not asked for, and all of other datasets."""
         from deltalake import CommitProperties, Transaction
 
@@ -197,10 +197,10 @@ class DeltaLoader:
                 if not list_unasked([subject_key]):
                     continue
                 # Who still loads it is refused.
-                fence = Transaction(f"{self._application(subject_key)}{FENCE}", turn.fence)
+                fenced = Transaction(f"{self._application(subject_key)}{FENCE}", fence)
                 table.delete(
                     predicate_of(dataset, subject_key, WHOLE),
-                    commit_properties=CommitProperties(app_transactions=[fence]),
+                    commit_properties=CommitProperties(app_transactions=[fenced]),
                 )
             table.delete(f"{DATASET} <> {_quoted(dataset)}")
 

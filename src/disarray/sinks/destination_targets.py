@@ -46,8 +46,8 @@ class OpenTarget(Protocol):
         """What a sweep would delete."""
         ...
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        """Delete rows of subjects that it is not to have, of those that may have any."""
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        """Delete rows of subjects that it is not to have, of those that may have any; who loads one is fenced."""
         ...
 
     def vacuum(self) -> int:
@@ -79,8 +79,8 @@ class SameDatabase:
     def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
         return count_table_deletes(self.loader, list_unasked)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        sweep_table(self.loader, turn, list_unasked)
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        sweep_table(self.loader, fence, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
@@ -136,8 +136,8 @@ class Elsewhere:
     def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
         return count_table_deletes(self.loader, list_unasked)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        sweep_table(self.loader, turn, list_unasked)
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        sweep_table(self.loader, fence, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()

@@ -617,6 +617,35 @@ where
 $$;
 comment on function disarray.list_unasked_subjects(text, text[]) is 'Of the subjects that a target has, those that the destination is not to have.';
 
+create function disarray.find_lone_sweep(p_destination text, p_definition jsonb)
+returns table (fence bigint, are_deletes_allowed boolean)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    (extract(epoch from clock()) * 1000000)::bigint,
+    known.are_deletes_allowed
+from destination as known
+where
+    known.destination = p_destination
+    and known.is_sweep_due
+    and known.paused_at is null
+    and known.definition = p_definition
+    -- Whoever loads one of those sweeps first.
+    and not exists (
+        select
+        from destination_position as position
+        where
+            position.destination = p_destination
+            and position.is_whole_due
+    )
+$$;
+comment on function disarray.find_lone_sweep(text, jsonb) is
+    'A sweep that is due where no subject is to be loaded, so that nobody has a turn: the fence for what is deleted, and whether all may '
+    'go. None where the destination is paused, or has another definition by now. It has no lease: two that sweep at once delete the same.';
+
 create function disarray.end_destination_sweep(p_destination text)
 returns void
 language sql
@@ -624,10 +653,20 @@ security definer
 set search_path = disarray, pg_temp
 as $$
 update destination as known
-set is_sweep_due = false
+set
+    is_sweep_due = false,
+    -- Where nothing is to be loaded, that was all that it was for.
+    are_deletes_allowed = known.are_deletes_allowed and exists (
+        select
+        from destination_position as position
+        where
+            position.destination = p_destination
+            and position.is_whole_due
+    )
 where known.destination = p_destination
 $$;
-comment on function disarray.end_destination_sweep(text) is 'The target has no subjects any more that are not asked for.';
+comment on function disarray.end_destination_sweep(text) is
+    'The target has no subjects any more that are not asked for. A permission to delete ends, unless everything of a subject is due.';
 
 create function disarray.note_destination_error(p_destination text, p_error text)
 returns void
@@ -661,6 +700,47 @@ language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
+begin
+    -- In the order of those who decide: the destination, then its subjects.
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    perform pause_before_deletes(p_destination, p_subject_key, p_instance_name, p_reason);
+end
+$$;
+comment on function disarray.hold_destination_back(text, text, text, bigint, bigint, text) is
+    'Pause a destination before a load deletes more of its target than it may: nothing is loaded into it until somebody decides.';
+
+create function disarray.hold_lone_sweep_back(p_destination text, p_definition jsonb, p_instance_name text, p_reason text)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    perform
+    from find_lone_sweep(p_destination, p_definition);
+    if not found then
+        raise exception 'destination % is no longer to be swept by itself. Nothing was changed.', quote_literal(left(p_destination, 200))
+        using errcode = 'DA002', hint = 'Drop this sweep: it was done, paused, or is that of a load by now.';
+    end if;
+    perform pause_before_deletes(p_destination, null, p_instance_name, p_reason);
+end
+$$;
+comment on function disarray.hold_lone_sweep_back(text, jsonb, text, text) is
+    'Pause a destination before a sweep without a turn deletes more of its target than it may, as hold_destination_back does.';
+
+create function disarray.pause_before_deletes(p_destination text, p_subject_key text, p_instance_name text, p_reason text)
+returns void
+language plpgsql
+set search_path = disarray, pg_temp
+as $$
 declare
     v_now constant timestamptz := clock();
 begin
@@ -668,12 +748,6 @@ begin
         raise exception 'whoever holds a destination back says why. Nothing was changed.'
         using errcode = 'DA001';
     end if;
-    -- In the order of those who decide: the destination, then its subjects.
-    perform
-    from destination as known
-    where known.destination = p_destination
-    for update;
-    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
     update destination as known
     set
         is_held_back = known.is_held_back or known.paused_at is null,
@@ -696,8 +770,8 @@ begin
     );
 end
 $$;
-comment on function disarray.hold_destination_back(text, text, text, bigint, bigint, text) is
-    'Pause a destination before a load deletes more of its target than it may: nothing is loaded into it until somebody decides.';
+comment on function disarray.pause_before_deletes(text, text, text, text) is
+    'Pause a destination that is locked, and take all its turns away: a worker met more deletes than there may be.';
 
 create function disarray.list_destinations()
 returns table (
