@@ -110,6 +110,10 @@ def test_a_republish_tells_what_it_would_delete_and_refuses_much_of_it(
     assert f"Destination {name} is held back" in told
     assert f"disarray sink republish {name} --allow-deletes" in told
     assert len(plant.target_rows(plant.loaders[name].destination)) == rows
+    refused = run("sink", "republish", name, "--subject", "L1", "--allow-deletes")
+    assert refused.returncode == 1
+    assert "deletes are allowed for a destination, not for its subject 'L1' alone" in refused.stderr
+    assert f"disarray sink republish {name} --allow-deletes allows them for all" in refused.stderr
     done(run, "republish", name, "--allow-deletes")
     plant.load()
     assert len(plant.target_rows(plant.loaders[name].destination)) == rows // 3

@@ -361,8 +361,11 @@ advance_destination           -      -         yes     -         -
 end_destination_turn          -      -         yes     -         -
 note_destination_error        -      -         yes     -         -
 hold_destination_back         -      -         yes     -         -
+hold_lone_sweep_back          -      -         yes     -         -
+pause_before_deletes          -      -         -       -         -
 restart_destination           -      -         yes     -         -
 list_unasked_subjects         -      -         yes     yes       -
+find_lone_sweep               -      -         yes     -         -
 end_destination_sweep         -      -         yes     -         -
 list_destinations             -      -         yes     yes       yes
 list_destination_subjects     -      -         yes     yes       yes

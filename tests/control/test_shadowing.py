@@ -518,6 +518,12 @@ def everything_about_destinations(session: Connection) -> set[str]:
     decide("republished")
     destinations.hold_destination_back(session, claim(), "too much would go")
     decide("resumed")
+    definition = {"table": "t"}
+    while (due := destinations.claim_destination(session, "copy", holder, lease_seconds=60)) is not None:
+        destinations.advance_destination(session, due, rows_loaded=1, rows_deleted=0, seconds=0.1)
+    assert destinations.find_lone_sweep(session, "copy", definition) is not None
+    destinations.hold_lone_sweep_back(session, "copy", holder, definition=definition, reason="too much")
+    decide("resumed")
     assert destinations.list_destination_subjects(session, "copy")
     size = destinations.measure_destination(session, "copy")
     assert size.last_subject is not None
@@ -532,6 +538,7 @@ def everything_about_destinations(session: Connection) -> set[str]:
         "note_destination_error", "list_destinations", "list_destination_subjects", "decide_destination",
         "forget_destination", "restart_destination", "list_unasked_subjects", "end_destination_sweep",
         "measure_destination", "list_destination_stretch", "claim_destination_subject", "hold_destination_back",
+        "find_lone_sweep", "hold_lone_sweep_back",
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from disarray.control import instances
+from disarray.control.destinations import decide_destination
 from disarray.errors import DestinationUnavailableError
 from disarray.sinks import destination_pieces
 from disarray.sinks.destination_pieces import load_piece
@@ -108,6 +109,9 @@ def test_a_large_load_that_is_killed_is_loaded_whole_by_the_next_life(
         # As after a load that this database knows nothing of.
         target.execute(f"update published.{load} set volts = -1".encode())
         target.execute("update published.disarray_position set fence = 1")
+    with plant.pool.connection() as connection:
+        # Who has to count what goes loads all in one transaction.
+        decide_destination(connection, load, "republished", reason="a test", by="ada", allows_deletes=True)
     for each in others:
         plant.ingest(plant.write(each.name, each.text))
     log = tmp_path / "points.log"

@@ -381,7 +381,7 @@ def test_a_subject_that_is_asked_for_again_while_others_are_swept_keeps_its_rows
         return unasked
 
     with sweeper.open_checked() as target:
-        target.sweep(turn, list_unasked)
+        target.sweep(turn.fence, list_unasked)
     assert asked[0] == ["L2"]
     assert {subject for subject, *_ in plant.target_rows(sweeper.destination)} == {"L1", "L2"}
     take(plant, "L2/2.csv", 3)

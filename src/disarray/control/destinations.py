@@ -73,6 +73,14 @@ class LoadTurn:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoneSweep:
+    """A target to be cleared of subjects that are not asked for, where nothing is to be loaded that would do it."""
+
+    fence: int
+    are_deletes_allowed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SubjectPosition:
     """How far one subject of a destination has come, in few words."""
 
@@ -286,6 +294,34 @@ def hold_destination_back(connection: Connection, turn: LoadTurn, reason: str) -
     )
 
 
+def find_lone_sweep(
+    connection: Connection, destination: str, definition: Mapping[str, object]
+) -> LoneSweep | None:
+    """A sweep that is due where no subject is to be loaded; None where there is none, or another definition by now."""
+    return find_record(
+        connection,
+        LoneSweep,
+        "select * from disarray.find_lone_sweep(%s, %s::jsonb)",
+        (destination, json.dumps(definition)),
+    )
+
+
+def hold_lone_sweep_back(
+    connection: Connection,
+    destination: str,
+    holder: Holder,
+    *,
+    definition: Mapping[str, object],
+    reason: str,
+) -> None:
+    """Pause a destination before such a sweep deletes more than it may; or `LeaseLostError`."""
+    call(
+        connection,
+        "select disarray.hold_lone_sweep_back(%s, %s::jsonb, %s, %s)",
+        (destination, json.dumps(definition), holder.instance_name, reason),
+    )
+
+
 def restart_destination(connection: Connection, destination: str) -> None:
     """Load everything anew, because the target has nothing any more."""
     call(connection, "select disarray.restart_destination(%s)", (destination,))
@@ -360,7 +396,8 @@ def decide_destination(
 ) -> int:
     """Pause a destination, resume it, or load everything anew; how many of its subjects that concerns.
 
-    With `allows_deletes` it may lose whatever is not known here, and goes on where it was held back for that.
+    With `allows_deletes` it may lose whatever is not known here, and goes on where it was held back for that; of one
+    subject alone that is refused.
     """
     return fetch_value(
         connection,

@@ -28,7 +28,7 @@ from disarray.kernels.binary_copy import HEADER, TRAILER, encode_rows
 from disarray.model.description.destination import Load
 from disarray.model.segments import FIRST_US, datetime_of
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, without
-from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, is_foreign
+from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, is_guarded
 from disarray.sinks.destination_table_check import check_table, has_our_types
 
 if TYPE_CHECKING:
@@ -101,9 +101,7 @@ class TableLoader:
             if not self.is_same and not turn.follows(former):
                 rows = replace(rows, changes=WHOLE)
             kept = self.kept_share(turn, former)
-            loaded = self._put(turn, rows, is_whole=rows.changes.is_whole)
-            if kept is not None:
-                kept.check(self._count_shown(turn))
+            loaded = self._put(turn, rows, is_whole=rows.changes.is_whole, kept=kept)
             if finish is not None:
                 finish(loaded)
         failpoint("destination.committed", self.connection, about=self.destination.name)
@@ -118,10 +116,14 @@ class TableLoader:
 
     def kept_share(self, turn: LoadTurn, former: int) -> KeptShare | None:
         """How many rows of the subject this load has to leave; None where we know what is there, or all may go."""
-        if turn.are_deletes_allowed or not is_foreign(turn, former, has_fences=not self.is_same):
+        percent = self.most_deleted_percent
+        if not is_guarded(turn, former, has_fences=not self.is_same, percent=percent):
             return None
-        before = self._count_shown(turn)
-        return KeptShare(self.destination.name, turn.subject_key, before, self.most_deleted_percent)
+        with target_errors(self.destination):
+            [before] = self.connection.execute(
+                self.statements.count_shown().encode(), _about(turn)
+            ).fetchone() or [0]
+        return KeptShare(self.destination.name, turn.subject_key, before, percent)
 
     def begin_pieces(self, turn: LoadTurn, *, is_whole: bool) -> bool:
         """Let pieces be loaded under the fence of a turn; false where more has to be loaded than was thought."""
@@ -172,12 +174,6 @@ class TableLoader:
             self.connection.execute(f"set local statement_timeout = {_LONGEST_STATEMENT_MS}")
             self.connection.execute("set local idle_in_transaction_session_timeout = 0")
 
-    def _count_shown(self, turn: LoadTurn) -> int:
-        [count] = self.connection.execute(
-            self.statements.count_shown().encode(), _about(turn)
-        ).fetchone() or [0]
-        return count
-
     def _take_position(self, turn: LoadTurn) -> int:
         """The fence of the last load of the subject; 0 where none is known."""
         lock, move = self.statements.lock_position(), self.statements.move_position()
@@ -192,7 +188,7 @@ class TableLoader:
             fenced_message(self.destination, turn, target_fence), target_fence=target_fence
         )
 
-    def _put(self, turn: LoadTurn, rows: Rows, *, is_whole: bool) -> Loaded:
+    def _put(self, turn: LoadTurn, rows: Rows, *, is_whole: bool, kept: KeptShare | None = None) -> Loaded:
         """Make the target have these rows and no others in their spans, within the transaction."""
         is_bare = (is_whole or rows.changes.is_whole) and self._is_bare(turn, rows)
         if not is_bare:
@@ -204,9 +200,10 @@ class TableLoader:
         except UnstorableTextError as error:
             raise UnloadableRowsError(str(error)) from error
         failpoint("destination.staged", self.connection, about=self.destination.name)
-        loaded = (
-            Loaded(staged, 0, is_whole=is_whole) if is_bare else self._merge(turn, rows, staged, is_whole)
-        )
+        if is_bare:
+            loaded = Loaded(staged, 0, is_whole=is_whole)
+        else:
+            loaded = self._merge(turn, rows, staged, is_whole=is_whole, kept=kept)
         failpoint("destination.merged", self.connection, about=self.destination.name)
         return loaded
 
@@ -234,15 +231,22 @@ class TableLoader:
             copy.write(TRAILER)
         return staged
 
-    def _merge(self, turn: LoadTurn, rows: Rows, staged: int, is_whole: bool) -> Loaded:
+    def _merge(
+        self, turn: LoadTurn, rows: Rows, staged: int, *, is_whole: bool, kept: KeptShare | None
+    ) -> Loaded:
         spans = without(rows.changes.spans, rows.kept)
         if not spans and not staged:
             return Loaded(0, 0)
         if staged:
             self.connection.execute(b"analyze pg_temp.disarray_staged")
+        is_everything = spans == (EVERYTHING,)
+        if kept is not None:
+            query = self.statements.count_lost(is_everything=is_everything)
+            [gone] = self.connection.execute(query.encode(), _in_spans(turn, spans)).fetchone() or [0]
+            kept.check(gone)
         *deleted, loaded = (
             self.connection.execute(statement.encode(), _in_spans(turn, spans)).rowcount
-            for statement in self.statements.merge(is_whole=is_whole, is_everything=spans == (EVERYTHING,))
+            for statement in self.statements.merge(is_whole=is_whole, is_everything=is_everything)
         )
         return Loaded(loaded, sum(deleted), is_whole=is_whole)
 

@@ -62,16 +62,18 @@ def excess_of(name: str, deletes: Deletes, *, percent: int) -> ExcessiveDeletesE
 
 @dataclass(frozen=True, slots=True)
 class KeptShare:
-    """How many rows of a subject a load has to leave, because nobody here knows who loaded them."""
+    """How many rows of a subject a load has to leave, because nobody here knows who loaded them.
+
+    A row survives where one of the same key is loaded. As many others in its place would hide that it is gone.
+    """
 
     destination: str
     subject_key: str
     before: int
     percent: int
 
-    def check(self, after: int) -> None:
-        """Refuse a load that leaves fewer."""
-        gone = self.before - after
+    def check(self, gone: int) -> None:
+        """Refuse a load that takes away so many of them, where that is too much."""
         if gone * 100 > self.percent * self.before:
             raise ExcessiveDeletesError(
                 f"the target of {self.destination} has {self.before:,} rows of {self.subject_key} that were loaded "
@@ -79,6 +81,12 @@ class KeptShare:
                 f"{self.percent} %. "
                 f"{_advice(self.destination)}"
             )
+
+
+def is_guarded(turn: LoadTurn, former_fence: int, *, has_fences: bool, percent: int) -> bool:
+    """Whether rows of a subject have to be counted before a load takes any of them away."""
+    is_refused = not turn.are_deletes_allowed and percent < NEVER_REFUSED
+    return is_refused and is_foreign(turn, former_fence, has_fences=has_fences)
 
 
 def is_foreign(turn: LoadTurn, former_fence: int, *, has_fences: bool) -> bool:

@@ -28,10 +28,11 @@ from disarray.model.segments import FIRST_US, datetime_of, microseconds_of
 from disarray.sinks.destination_bucket_probe import refuse_careless_server
 from disarray.sinks.destination_changes import END_US, EVERYTHING, WHOLE, Changes, Span, merged
 from disarray.sinks.destination_database import UNTOUCHED, Loaded, fenced_message
-from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, deletes_of, is_foreign
+from disarray.sinks.destination_deletes import NEVER_REFUSED, KeptShare, deletes_of, is_guarded
 from disarray.sinks.destination_delta_log import TRIM_EVERY, trim_log
 from disarray.sinks.destination_delta_store import open_store
 from disarray.sinks.destination_shape import DATASET, MONTH, SUBJECT
+from disarray.sinks.destination_survivors import Survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +61,6 @@ class _Stream:
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
         self.rows = 0
-        self.kept: KeptShare | None = None
         self._tables = tables
         self._failure: Exception | None = None
 
@@ -69,9 +69,6 @@ class _Stream:
             for table in self._tables:
                 self.rows += table.num_rows
                 yield from table.to_batches()
-            if self.kept is not None:
-                # Before the end of the rows: nothing is committed yet.
-                self.kept.check(self.rows)
         except Exception as error:
             self._failure = error
             raise
@@ -187,7 +184,7 @@ class DeltaLoader:
             rows, other_rows = self._count_rows(store.open())
         return deletes_of(rows, list_unasked(sorted(rows)), other_rows=other_rows)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
         """Delete what subjects have that are not asked for, and all of other datasets."""
         from deltalake import CommitProperties, Transaction
 
@@ -200,10 +197,10 @@ class DeltaLoader:
                 if not list_unasked([subject_key]):
                     continue
                 # Who still loads it is refused.
-                fence = Transaction(f"{self._application(subject_key)}{FENCE}", turn.fence)
+                fenced = Transaction(f"{self._application(subject_key)}{FENCE}", fence)
                 table.delete(
                     predicate_of(dataset, subject_key, WHOLE),
-                    commit_properties=CommitProperties(app_transactions=[fence]),
+                    commit_properties=CommitProperties(app_transactions=[fenced]),
                 )
             table.delete(f"{DATASET} <> {_quoted(dataset)}")
 
@@ -238,9 +235,10 @@ class DeltaLoader:
             whole_months = replace(rows, changes=changes, kept=[])
             failpoint("destination.staged", about=self.destination.name)
             schema = self._whole_schema(table)
-            stream = _Stream(self._pieces(table, turn, whole_months, schema))
-            if is_foreign(turn, former, has_fences=True) and not turn.are_deletes_allowed:
-                stream.kept = self._kept_share(table, turn)
+            survivors = None
+            if is_guarded(turn, former, has_fences=True, percent=self.most_deleted_percent):
+                survivors = self._survivors(table, turn)
+            stream = _Stream(self._pieces(table, turn, whole_months, schema, survivors))
             with stream.own_errors():
                 write_deltalake(
                     table,
@@ -262,12 +260,11 @@ class DeltaLoader:
                 trim_log(store)
         return Loaded(stream.rows, 0, is_whole=changes.is_whole)
 
-    def _kept_share(self, table: DeltaTable, turn: LoadTurn) -> KeptShare:
+    def _survivors(self, table: DeltaTable, turn: LoadTurn) -> Survivors:
         is_subject = (pc.field(DATASET) == self.destination.dataset.name) & (
             pc.field(SUBJECT) == turn.subject_key
         )
-        before = table.to_pyarrow_dataset().count_rows(filter=is_subject)
-        return KeptShare(self.destination.name, turn.subject_key, before, self.most_deleted_percent)
+        return Survivors(table.to_pyarrow_dataset(), is_subject, self.shape)
 
     def _whole_schema(self, table: DeltaTable) -> pa.Schema:
         """Our columns, and after them those that the table has got otherwise or from a former definition."""
@@ -275,11 +272,27 @@ class DeltaLoader:
         return pa.schema([*self.schema, *(field for field in has if field.name not in self.schema.names)])
 
     def _pieces(
-        self, table: DeltaTable, turn: LoadTurn, rows: SubjectRows, schema: pa.Schema
+        self,
+        table: DeltaTable,
+        turn: LoadTurn,
+        rows: SubjectRows,
+        schema: pa.Schema,
+        survivors: Survivors | None,
     ) -> Iterator[pa.Table]:
-        yield from (self._with_months(piece, schema) for piece in rows)
+        before = survivors.count_all() if survivors is not None else 0
+        for piece in rows:
+            if survivors is not None and before:
+                survivors.add(piece)
+            yield self._with_months(piece, schema)
         # Of sealed segments is known only after all others.
-        yield from self._kept_rows(table, turn, rows, schema)
+        kept = self._kept_rows(table, turn, rows, schema)
+        yield from kept
+        if survivors is not None and before:
+            survivors.end()
+            stay = survivors.rows + sum(each.num_rows for each in kept)
+            share = KeptShare(self.destination.name, turn.subject_key, before, self.most_deleted_percent)
+            # Before the end of the rows: nothing is committed yet.
+            share.check(before - stay)
 
     def _with_months(self, piece: pa.Table, schema: pa.Schema) -> pa.Table:
         months = pc.strftime(piece.column(self.shape.time), format="%Y-%m")

@@ -38,11 +38,11 @@ from disarray.sinks.destination_shape import shape_of
 from disarray.sinks.destination_targets import Cutting, definition_of, opened_target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from disarray.control.connections import Connection, Pool
-    from disarray.control.destinations import LoadTurn
+    from disarray.control.destinations import LoadTurn, LoneSweep
     from disarray.control.queue import Holder
     from disarray.engine.runner import Runner
     from disarray.model.description.destination import Destination
@@ -115,6 +115,7 @@ class DestinationLoader:
         """Load every subject that is behind; a target that cannot be loaded at all is an error."""
         turn = self._claim()
         if turn is None:
+            self._sweep_alone()
             return
         try:
             with self._noted_errors(), self.open_checked() as target:
@@ -332,22 +333,73 @@ class DestinationLoader:
         Nothing more is deleted by who has lost its turn: then it is paused, described otherwise or swept by another.
         """
 
+        def renew(connection: Connection) -> None:
+            destinations.renew_destination(connection, turn, lease_seconds=self.settings.lease_seconds)
+
+        with self._renewed(turn):
+            self._clear(target, turn.fence, are_deletes_allowed=turn.are_deletes_allowed, go_on=renew)
+
+    def _sweep_alone(self) -> None:
+        """Sweep where nothing is to be loaded: no subject is asked for, or all of them were loaded by a backfill."""
+        definition = definition_of(self.destination, shape_of(self.destination))
+
+        def find(connection: Connection) -> LoneSweep:
+            sweep = destinations.find_lone_sweep(connection, self.destination.name, definition)
+            if sweep is None:
+                raise LeaseLostError("it was paused, described otherwise, or swept by another")
+            return sweep
+
+        try:
+            with self.pool.connection() as connection:
+                sweep = find(connection)
+        except LeaseLostError:
+            return
+        with self._noted_errors(), self.open_checked() as target:
+            try:
+                self._clear(target, sweep.fence, are_deletes_allowed=sweep.are_deletes_allowed, go_on=find)
+            except LeaseLostError as error:
+                log.warning("subjects that are not asked for may be left: %s", error)
+            except DestinationConflictError as error:
+                log.debug("the sweep of %s waits: %s", self.destination.name, error)
+            except ExcessiveDeletesError as error:
+                log.error("destination %s is held back: %s", self.destination.name, error)
+                with suppress(LeaseLostError), self.pool.connection() as connection:
+                    destinations.hold_lone_sweep_back(
+                        connection,
+                        self.destination.name,
+                        self.holder,
+                        definition=definition,
+                        reason=str(error),
+                    )
+        # Where nothing is loaded, nobody else would find out that it is well again.
+        with self.pool.connection() as connection:
+            destinations.note_destination_error(connection, self.destination.name, None)
+
+    def _clear(
+        self,
+        target: OpenTarget,
+        fence: int,
+        *,
+        are_deletes_allowed: bool,
+        go_on: Callable[[Connection], object],
+    ) -> None:
+        """Count what a sweep deletes unless all may go, and delete it for as long as `go_on` does not refuse."""
+
         def list_unasked(found: Sequence[str]) -> Sequence[str]:
             with self.pool.connection() as connection:
                 unasked = destinations.list_unasked_subjects(connection, self.destination.name, found)
-                destinations.renew_destination(connection, turn, lease_seconds=self.settings.lease_seconds)
+                go_on(connection)
                 return unasked
 
-        with self._renewed(turn):
-            if not turn.are_deletes_allowed:
-                deletes = target.count_deletes(list_unasked)
-                percent = self.settings.most_deleted_percent
-                if (excess := excess_of(self.destination.name, deletes, percent=percent)) is not None:
-                    raise excess
-            target.sweep(turn, list_unasked)
-            list_unasked([])
-            with self.pool.connection() as connection:
-                destinations.end_destination_sweep(connection, self.destination.name)
+        if not are_deletes_allowed:
+            deletes = target.count_deletes(list_unasked)
+            percent = self.settings.most_deleted_percent
+            if (excess := excess_of(self.destination.name, deletes, percent=percent)) is not None:
+                raise excess
+        target.sweep(fence, list_unasked)
+        list_unasked([])
+        with self.pool.connection() as connection:
+            destinations.end_destination_sweep(connection, self.destination.name)
 
     def _hold_back(self, turn: LoadTurn, error: ExcessiveDeletesError) -> None:
         """Pause the destination: what would be deleted may be the only copy, and somebody has to look."""

@@ -179,8 +179,24 @@ class Statements:
 
     def count_shown(self) -> str:
         """How many rows of the subject are shown, without those that were superseded."""
-        shown = self.view if self.load is Load.APPEND else self.table
-        return f"select count(*) from {shown} as target where {self._of_subject}"
+        return f"select count(*) from {self._shown} as target where {self._of_subject}"
+
+    def count_lost(self, *, is_everything: bool) -> str:
+        """How many rows that are shown in the spans have none of their key among the staged ones.
+
+        A table that is replaced may lack columns of the key: of rows that look alike, as many survive as are staged.
+        """
+        there = self._of_subject if is_everything else self._in_spans
+        keys = [f"key_{number}" for number in range(len(self.key))]
+        named = ", ".join(f"{quoted(name)} as {key}" for name, key in zip(self.key, keys, strict=True))
+        same = " and ".join(f"staged.{key} = has.{key}" for key in keys)
+        counted = f"select {', '.join(keys)}, count(*) as rows from"
+        grouped = f"as each group by {', '.join(keys)}"
+        return (
+            "select coalesce(sum(greatest(has.rows - coalesce(staged.rows, 0), 0)), 0)::bigint "
+            f"from ({counted} (select {named} from {self._shown} as target where {there}) {grouped}) as has "
+            f"left join ({counted} (select {named} from {STAGED}) {grouped}) as staged on {same}"
+        )
 
     def delete_subject(self) -> str:
         return self._delete(self._of_subject)
@@ -246,6 +262,18 @@ class Statements:
     @property
     def _of_subject(self) -> str:
         return f"target.{quoted(self.shape.target_name(SUBJECT))} = %(subject)s"
+
+    @property
+    def _shown(self) -> str:
+        """The table, of an appended one the rows of the subject that were not superseded: its view may be anybody's."""
+        if self.load is not Load.APPEND:
+            return self.table
+        return (
+            f"(select newest.* from (select distinct on ({_list(self.key, of='target')}) * from {self.table} as target "
+            f"where {self._of_subject} "
+            f"order by {_list(self.key, of='target')}, target.{self._commit} desc, target.{quoted(LOADED_AT)} desc) "
+            f"as newest where not newest.{quoted(IS_DELETED)})"
+        )
 
     @property
     def _is_ahead(self) -> str:

@@ -8,7 +8,6 @@ from disarray.sinks.destination_database import target_errors
 from disarray.sinks.destination_deletes import deletes_of
 
 if TYPE_CHECKING:
-    from disarray.control.destinations import LoadTurn
     from disarray.sinks.destination_database import TableLoader
     from disarray.sinks.destination_deletes import Deletes
     from disarray.sinks.destination_targets import ListUnasked
@@ -27,13 +26,13 @@ def count_table_deletes(loader: TableLoader, list_unasked: ListUnasked) -> Delet
     return deletes_of(rows, unasked)
 
 
-def sweep_table(loader: TableLoader, turn: LoadTurn, list_unasked: ListUnasked) -> None:
+def sweep_table(loader: TableLoader, fence: int, list_unasked: ListUnasked) -> None:
     """Delete what subjects have that are not asked for; who still loads one of them is refused.
 
     Each is asked about again while nobody can load it: it may be asked for, and loaded, since.
     """
     statements = loader.statements
-    about: dict[str, object] = {"destination": turn.destination, "fence": turn.fence, "commit_seq": 0}
+    about: dict[str, object] = {"destination": loader.destination.name, "fence": fence, "commit_seq": 0}
     with target_errors(loader.destination):
         with loader.connection.transaction():
             loader.give_time()

@@ -46,8 +46,8 @@ class OpenTarget(Protocol):
         """What a sweep would delete."""
         ...
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        """Delete rows of subjects that it is not to have, of those that may have any."""
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        """Delete rows of subjects that it is not to have, of those that may have any; who loads one is fenced."""
         ...
 
     def vacuum(self) -> int:
@@ -79,8 +79,8 @@ class SameDatabase:
     def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
         return count_table_deletes(self.loader, list_unasked)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        sweep_table(self.loader, turn, list_unasked)
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        sweep_table(self.loader, fence, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()
@@ -115,8 +115,10 @@ class Elsewhere:
             rows = replace(rows, changes=WHOLE)
         pieces = cut_into_pieces(rows, turn, lease_seconds=cutting.lease_seconds, at_least=cutting.at_least)
         kept = self.loader.kept_share(turn, former) if pieces else None
-        if kept is not None:
-            kept.check(count_readings(rows))
+        if kept is not None and kept.before:
+            # Fewer readings than rows: no row has to be sent to know that. Which ones go, one transaction finds out.
+            kept.check(kept.before - count_readings(rows))
+            return None
         if not pieces or not self.loader.begin_pieces(turn, is_whole=rows.changes.is_whole):
             return None
         failpoint("destination.begun", about=destination.name)
@@ -134,8 +136,8 @@ class Elsewhere:
     def count_deletes(self, list_unasked: ListUnasked) -> Deletes:
         return count_table_deletes(self.loader, list_unasked)
 
-    def sweep(self, turn: LoadTurn, list_unasked: ListUnasked) -> None:
-        sweep_table(self.loader, turn, list_unasked)
+    def sweep(self, fence: int, list_unasked: ListUnasked) -> None:
+        sweep_table(self.loader, fence, list_unasked)
 
     def vacuum(self) -> int:
         return self.loader.vacuum()

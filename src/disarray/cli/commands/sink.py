@@ -33,7 +33,7 @@ AllowDeletes = Annotated[
     typer.Option(
         "--allow-deletes",
         help="Let the target lose whatever this database does not know, however much it is; a destination that was "
-        "held back for that goes on.",
+        "held back for that goes on. For all of its subjects: not with --subject.",
     ),
 ]
 Name = Annotated[str, typer.Argument(help="The destination, as disarray.toml names it.")]

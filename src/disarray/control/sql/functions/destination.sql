@@ -47,6 +47,8 @@ begin
         subject_patterns = p_subject_patterns,
         registered_at = v_now,
         is_sweep_due = known.is_sweep_due or v_former.dataset <> p_dataset,
+        -- Given for what it was: of another target, or with other subjects, nobody has said what may go.
+        are_deletes_allowed = false,
         failure_count = 0,
         last_error = null,
         last_error_at = null
@@ -99,7 +101,7 @@ end
 $$;
 comment on function disarray.register_destination(text, text, jsonb, text[]) is
     'Say what a destination is: true where that is news. Under another definition everything is loaded anew; subjects that are no longer '
-    'asked for are no longer followed.';
+    'asked for are no longer followed; a permission to delete that was given before has ended.';
 
 create function disarray.claim_destination(
     p_destination text,
@@ -615,6 +617,35 @@ where
 $$;
 comment on function disarray.list_unasked_subjects(text, text[]) is 'Of the subjects that a target has, those that the destination is not to have.';
 
+create function disarray.find_lone_sweep(p_destination text, p_definition jsonb)
+returns table (fence bigint, are_deletes_allowed boolean)
+language sql
+stable
+security definer
+set search_path = disarray, pg_temp
+as $$
+select
+    (extract(epoch from clock()) * 1000000)::bigint,
+    known.are_deletes_allowed
+from destination as known
+where
+    known.destination = p_destination
+    and known.is_sweep_due
+    and known.paused_at is null
+    and known.definition = p_definition
+    -- Whoever loads one of those sweeps first.
+    and not exists (
+        select
+        from destination_position as position
+        where
+            position.destination = p_destination
+            and position.is_whole_due
+    )
+$$;
+comment on function disarray.find_lone_sweep(text, jsonb) is
+    'A sweep that is due where no subject is to be loaded, so that nobody has a turn: the fence for what is deleted, and whether all may '
+    'go. None where the destination is paused, or has another definition by now. It has no lease: two that sweep at once delete the same.';
+
 create function disarray.end_destination_sweep(p_destination text)
 returns void
 language sql
@@ -622,10 +653,20 @@ security definer
 set search_path = disarray, pg_temp
 as $$
 update destination as known
-set is_sweep_due = false
+set
+    is_sweep_due = false,
+    -- Where nothing is to be loaded, that was all that it was for.
+    are_deletes_allowed = known.are_deletes_allowed and exists (
+        select
+        from destination_position as position
+        where
+            position.destination = p_destination
+            and position.is_whole_due
+    )
 where known.destination = p_destination
 $$;
-comment on function disarray.end_destination_sweep(text) is 'The target has no subjects any more that are not asked for.';
+comment on function disarray.end_destination_sweep(text) is
+    'The target has no subjects any more that are not asked for. A permission to delete ends, unless everything of a subject is due.';
 
 create function disarray.note_destination_error(p_destination text, p_error text)
 returns void
@@ -659,6 +700,47 @@ language plpgsql
 security definer
 set search_path = disarray, pg_temp
 as $$
+begin
+    -- In the order of those who decide: the destination, then its subjects.
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
+    perform pause_before_deletes(p_destination, p_subject_key, p_instance_name, p_reason);
+end
+$$;
+comment on function disarray.hold_destination_back(text, text, text, bigint, bigint, text) is
+    'Pause a destination before a load deletes more of its target than it may: nothing is loaded into it until somebody decides.';
+
+create function disarray.hold_lone_sweep_back(p_destination text, p_definition jsonb, p_instance_name text, p_reason text)
+returns void
+language plpgsql
+security definer
+set search_path = disarray, pg_temp
+as $$
+begin
+    perform
+    from destination as known
+    where known.destination = p_destination
+    for update;
+    perform
+    from find_lone_sweep(p_destination, p_definition);
+    if not found then
+        raise exception 'destination % is no longer to be swept by itself. Nothing was changed.', quote_literal(left(p_destination, 200))
+        using errcode = 'DA002', hint = 'Drop this sweep: it was done, paused, or is that of a load by now.';
+    end if;
+    perform pause_before_deletes(p_destination, null, p_instance_name, p_reason);
+end
+$$;
+comment on function disarray.hold_lone_sweep_back(text, jsonb, text, text) is
+    'Pause a destination before a sweep without a turn deletes more of its target than it may, as hold_destination_back does.';
+
+create function disarray.pause_before_deletes(p_destination text, p_subject_key text, p_instance_name text, p_reason text)
+returns void
+language plpgsql
+set search_path = disarray, pg_temp
+as $$
 declare
     v_now constant timestamptz := clock();
 begin
@@ -666,12 +748,6 @@ begin
         raise exception 'whoever holds a destination back says why. Nothing was changed.'
         using errcode = 'DA001';
     end if;
-    -- In the order of those who decide: the destination, then its subjects.
-    perform
-    from destination as known
-    where known.destination = p_destination
-    for update;
-    perform assert_destination_held(p_destination, p_subject_key, p_instance_name, p_incarnation, p_fence);
     update destination as known
     set
         is_held_back = known.is_held_back or known.paused_at is null,
@@ -694,8 +770,8 @@ begin
     );
 end
 $$;
-comment on function disarray.hold_destination_back(text, text, text, bigint, bigint, text) is
-    'Pause a destination before a load deletes more of its target than it may: nothing is loaded into it until somebody decides.';
+comment on function disarray.pause_before_deletes(text, text, text, text) is
+    'Pause a destination that is locked, and take all its turns away: a worker met more deletes than there may be.';
 
 create function disarray.list_destinations()
 returns table (
@@ -958,6 +1034,13 @@ begin
         raise exception 'whoever lets a target lose rows publishes it again, so that all that is due then is loaded. Nothing was changed.'
         using errcode = 'DA001';
     end if;
+    if p_allows_deletes and p_subject_key is not null then
+        raise exception 'deletes are allowed for a destination, not for its subject % alone: others would lose rows as well. Nothing was changed.',
+            quote_literal(left(p_subject_key, 200))
+        using
+            errcode = 'DA001',
+            hint = format('disarray sink republish %s --allow-deletes allows them for all subjects; --dry-run tells how much goes.', p_destination);
+    end if;
     if coalesce(p_decision not in ('paused', 'resumed', 'republished'), true) then
         raise exception 'a destination is paused, resumed or republished, not %. Nothing was changed.',
             coalesce(quote_literal(p_decision), 'NULL')
@@ -1014,7 +1097,7 @@ $$;
 comment on function disarray.decide_destination(text, text, text, text, text, boolean) is
     'Pause a destination, resume it, or let it load everything anew, of one subject or of all; whoever loads it now loses its turn. '
     'How many subjects that concerns. With deletes allowed, a target that is published again may lose whatever is not known here, and a '
-    'destination that was held back for that goes on.';
+    'destination that was held back for that goes on; that is allowed for all of its subjects, or not at all.';
 
 create function disarray.forget_destination(p_destination text, p_reason text, p_by text)
 returns bigint
