@@ -495,3 +495,70 @@ def test_a_shift_of_bases_folds_once_also_where_no_statistics_were_ever_taken(co
     # Once to find the series, once to fold and once to compare: not once more for each base.
     assert sum(scan.rows_read for scan in done.of("segment_summary")) <= 4 * segments
     assert sum(scan.rows_read for scan in done.of("metric")) <= segments
+
+
+def test_running_values_of_many_metrics_are_looked_up(
+    connection: Connection, connect: Callable[[], Connection]
+) -> None:
+    metrics, channels, segments, blocks = 7, 20, 600, 5
+    definition = {
+        "table": "d",
+        "running": "d_running",
+        "columns": [],
+        "segment_us": 1,
+        "chunk_us": 2_592_000_000_000,
+        "metrics": [
+            {
+                "metric": f"m{number}",
+                "name": f"v{number}",
+                "local": f"l{number}",
+                "type": "float64",
+                "kind": "sum",
+            }
+            for number in range(metrics)
+        ],
+    }
+    connection.execute("select disarray.change_store('D', 'timescale', %s::jsonb)", (json.dumps(definition),))
+    connection.execute("select disarray.prepare_months('D', array[0])")
+    connection.execute(
+        """
+        insert into disarray.segment_summary (
+            dataset, subject_key, metric, channel, block_us, segment_us, piece, readings, points,
+            first_us, last_us, is_carried, base_float
+        )
+        select
+            'D', 'S' || subject, 'm' || metric, 'C' || channel, at_us / 128 * 128, at_us, 0, 1, 1,
+            at_us, at_us, true, 1.0
+        from generate_series(1, 2) as subject, generate_series(0, %s - 1) as metric,
+            generate_series(1, %s) as channel, generate_series(1, %s) as at_us
+        """,
+        (metrics, channels, segments),
+    )
+    connection.execute(
+        """
+        insert into disarray.metric_block (dataset, subject_key, metric, channel, block_us, kind, restarts, base_float)
+        select distinct dataset, subject_key, metric, channel, block_us, 'sum', false, 1.0
+        from disarray.segment_summary;
+        insert into telemetry.d (event_at, _segment_us, position, ordinal, _source_id, subject_key, channel, l0)
+        select
+            disarray.instant_of(segment_us), segment_us, 0, substr(channel, 2)::integer, 0, subject_key, channel, 1.0
+        from disarray.segment_summary
+        where metric = 'm0';
+        analyze disarray.segment_summary;
+        analyze disarray.metric_block;
+        analyze telemetry.d;
+        """
+    )
+    done = execute_explained(
+        connect(),
+        """
+        select * from telemetry.d_running
+        where subject_key = 'S2' and event_at >= disarray.instant_of(500) and event_at < disarray.instant_of(502)
+        """,
+    )
+    summaries = done.of("segment_summary")
+    assert {(scan.kind, scan.index) for scan in summaries} == {("Index Scan", "segment_summary_pkey")}
+    # One for each reading and metric.
+    assert sum(scan.rows_read for scan in summaries) == metrics * channels * 2
+    # All of the subject are read at once, where they are few.
+    assert sum(scan.rows_read for scan in done.of("metric_block")) <= metrics * channels * blocks

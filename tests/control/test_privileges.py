@@ -238,6 +238,7 @@ put_dimensions                -      -         -       -         -
 put_joined_view               -      -         -       -         -
 dimensions_of                 -      -         -       -         -
 put_running_view              -      -         -       -         -
+flatten_running_views         -      -         -       -         -
 readings_columns              -      -         -       -         -
 readings_type                 -      -         -       -         -
 short_name                    -      -         -       -         -

@@ -311,7 +311,8 @@ def test_filters_on_subject_and_time_reach_the_index_and_leave_other_chunks_out(
     assert "Index Cond: ((subject_key = 'C2'::text) AND (event_at >= " in plan, plan
     assert "segment_summary_pkey" in plan
     # What is not asked for is not joined.
-    assert "segment_metric" not in whole
+    assert "segment_summary" not in whole
+    assert "metric_block" not in whole
     assert "dirty_range" not in whole
 
 

@@ -150,6 +150,23 @@ def test_an_upgrade_changes_no_number(upgraded: Connection, recording: Path) -> 
     assert neighbours is None or state_of(upgraded) == neighbours
 
 
+def test_running_views_of_an_upgraded_database_look_up_each_metric(upgraded: Connection) -> None:
+    read = upgraded.execute(
+        """
+        select distinct view.relname, link.refobjid::regclass::text
+        from pg_class as view
+        inner join pg_rewrite as rule on view.oid = rule.ev_class
+        inner join pg_depend as link on rule.oid = link.objid and link.classid = 'pg_rewrite'::regclass
+        where
+            view.relnamespace = 'telemetry'::regnamespace
+            and view.relkind = 'v'
+            and link.refclassid = 'pg_class'::regclass
+            and link.refobjid in ('disarray.segment_metric'::regclass, 'disarray.metric_block'::regclass)
+        """
+    ).fetchall()
+    assert read == [("meters_running", "disarray.metric_block")]
+
+
 @pytest.mark.parametrize("recording", RECORDINGS[-1:], ids=["newest"], indirect=True)
 def test_what_was_under_way_in_an_upgraded_database_is_brought_to_its_end(
     plant: Plant, restored_dsn: str, recording: Path

@@ -12,6 +12,7 @@ from psycopg import errors
 
 from disarray import __version__
 from disarray.control.blocks import make_blocks
+from disarray.control.readings import flatten_running_views
 from disarray.control.routines import SQL_FOLDER, dependants_named, functions_hash, replace_functions
 from disarray.control.translation import translated_errors
 from disarray.errors import (
@@ -117,6 +118,7 @@ def migrate(connection: Connection, migrations: tuple[Migration, ...] | None = N
             )
         replace_functions(connection)
         make_blocks(connection)
+        flatten_running_views(connection)
     return missing
 
 

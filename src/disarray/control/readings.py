@@ -57,6 +57,11 @@ def change_store(connection: Connection, dataset: Dataset, store: Store) -> None
     )
 
 
+def flatten_running_views(connection: Connection) -> None:
+    """Put in place the running views of former programs that read through `segment_metric`."""
+    call(connection, "select disarray.flatten_running_views()")
+
+
 def store_of(connection: Connection, dataset: Dataset) -> Store:
     """Where the readings of a dataset live, as the catalog has it."""
     return type(dataset.store)(fetch_value(connection, str, "select disarray.store_of(%s)", (dataset.name,)))

@@ -430,12 +430,31 @@ begin
             ),
             ''
         ),
+        -- Bases as the view segment_metric has them, whose columns would keep PostgreSQL from any order but its own: of four metrics
+        -- it sorted all of the history. Functions would have to be granted to whoever reads. What a block is looked up by is no
+        -- constant: else, while statistics are older than the subject, all blocks of it would be held against each reading.
         coalesce(
             string_agg(
                 format(
-                    ' left join disarray.segment_metric as base_%1$s on base_%1$s.dataset = %2$L and base_%1$s.subject_key = reading.subject_key'
-                    ' and base_%1$s.metric = %3$L and base_%1$s.channel = reading.channel and base_%1$s.segment_us = reading._segment_us and base_%1$s.piece = 0',
-                    folded.place, p_dataset, folded.metric
+                    ' left join disarray.segment_summary as summary_%1$s on summary_%1$s.dataset = %2$L'
+                    ' and summary_%1$s.subject_key = reading.subject_key and summary_%1$s.metric = %3$L'
+                    ' and summary_%1$s.channel = reading.channel and summary_%1$s.segment_us = reading._segment_us and summary_%1$s.piece = 0'
+                    ' left join disarray.metric_block as block_%1$s on block_%1$s.dataset = summary_%1$s.dataset || '''''
+                    ' and block_%1$s.subject_key = summary_%1$s.subject_key || '''' and block_%1$s.metric = summary_%1$s.metric || '''''
+                    ' and block_%1$s.channel = summary_%1$s.channel and block_%1$s.block_us = summary_%1$s.block_us'
+                    ' cross join lateral (select'
+                    ' case when summary_%1$s.is_carried is not true then summary_%1$s.base_%4$s'
+                    ' when block_%1$s.kind = ''min'' then least(block_%1$s.base_%4$s, summary_%1$s.base_%4$s)'
+                    ' when block_%1$s.kind = ''max'' then greatest(block_%1$s.base_%4$s, summary_%1$s.base_%4$s)'
+                    ' when summary_%1$s.points = 0 and summary_%1$s.prior_us is null then block_%1$s.before_%4$s + summary_%1$s.base_%4$s'
+                    ' else block_%1$s.base_%4$s + summary_%1$s.base_%4$s end as base_%4$s,'
+                    ' case when summary_%1$s.is_carried is not true then summary_%1$s.before_%4$s'
+                    ' when block_%1$s.kind = ''min'' then least(block_%1$s.before_%4$s, summary_%1$s.before_%4$s)'
+                    ' when block_%1$s.kind = ''max'' then greatest(block_%1$s.before_%4$s, summary_%1$s.before_%4$s)'
+                    ' when summary_%1$s.prior_us is null then block_%1$s.before_%4$s + summary_%1$s.before_%4$s'
+                    ' else block_%1$s.base_%4$s + summary_%1$s.before_%4$s end as before_%4$s'
+                    ') as base_%1$s',
+                    folded.place, p_dataset, folded.metric, kind.word
                 ),
                 '' order by folded.place
             ),
@@ -447,7 +466,7 @@ begin
     ) with ordinality as folded (metric, name, local, restarted, type, kind, place)
     cross join lateral (select case folded.type when 'int64' then 'int' else 'float' end as word) as kind;
     execute format(
-        'create view telemetry.%I as
+        'create or replace view telemetry.%I as
         select
             reading.subject_key,
             reading.event_at,
@@ -481,7 +500,50 @@ begin
     execute format('grant select on telemetry.%I to disarray_reader, disarray_operator, disarray_worker', p_definition ->> 'running');
 end
 $$;
-comment on function disarray.put_running_view(text, jsonb) is 'The view that adds to each reading the base of its segment.';
+comment on function disarray.put_running_view(text, jsonb) is
+    'The view that adds to each reading the base of its segment. One with these columns is replaced where it is: what users built on it stays.';
+
+create function disarray.flatten_running_views()
+returns integer
+language plpgsql
+as $$
+declare
+    v_dataset text;
+    v_definition jsonb;
+    v_flattened integer := 0;
+begin
+    for v_dataset in
+        select known.dataset
+        from disarray.dataset_store as known
+        where exists (
+            select
+            from pg_rewrite as rule
+            inner join pg_depend as link
+                on
+                    rule.oid = link.objid
+                    and link.classid = 'pg_rewrite'::regclass
+            where
+                -- NULL of a dataset that never had a table.
+                rule.ev_class = to_regclass('telemetry.' || quote_ident(known.definition ->> 'running'))
+                and link.refclassid = 'pg_class'::regclass
+                and link.refobjid = 'disarray.segment_metric'::regclass
+        )
+        order by known.dataset
+    loop
+        -- A worker that puts a new definition in force would else have its view replaced by that of the former one.
+        perform disarray.enter_gate('store of ' || v_dataset);
+        select known.definition
+        into v_definition
+        from disarray.dataset_store as known
+        where known.dataset = v_dataset;
+        perform disarray.put_running_view(v_dataset, v_definition);
+        v_flattened := v_flattened + 1;
+    end loop;
+    return v_flattened;
+end
+$$;
+comment on function disarray.flatten_running_views() is
+    'Part of an upgrade: running views that read through segment_metric read its tables; of how many datasets.';
 
 create function disarray.prepare_months(p_dataset text, p_segments bigint[])
 returns integer
