@@ -545,6 +545,25 @@ def test_a_file_of_which_a_part_counts_for_ever_elsewhere_takes_its_growth_in_wi
     assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
 
 
+def test_what_counts_for_ever_elsewhere_waits_also_where_its_file_comes_with_a_rebuild(
+    forgetful: Plant,
+) -> None:
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    announce(forgetful, forgetful.write("cells/2.txt", cell("CELL-A", 10, hour=30)), "CELL-A")
+    announce(forgetful, forgetful.write("cells/3.txt", cell("CELL-B", 100, hour=30)), "CELL-B")
+    forgetful.keep_house()
+    path.write_text(cell("CELL-B", 1, 2))
+    forgetful.notify_as(path, "CELL-B", dataset="cells")
+    forgetful.redefine(ALL.replace("key = []", BRIEF).replace('["iso"]', '["iso", "%Y-%m-%d"]'))
+    # CELL-B is rebuilt in the pass that takes the file in; the rebuild of CELL-A queues it once more.
+    Scheduler(forgetful.place).process_batch()
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+    forgetful.drain()
+    assert totals(forgetful) == {("cells", "CELL-A"): 13, ("cells", "CELL-B"): 100}
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+
+
 def test_what_counts_for_ever_elsewhere_waits_where_its_file_is_allowed_again(forgetful: Plant) -> None:
     path = forgetful.write("T1/y1.csv", tool(1, 2) + rows(10, hour=30))
     forgetful.ingest(path)
