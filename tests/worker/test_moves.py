@@ -580,6 +580,19 @@ def test_what_counts_for_ever_elsewhere_waits_where_its_file_is_allowed_again(fo
     assert waiting_readings(forgetful) == [("T1", "b", 2, ELSEWHERE)]
 
 
+def test_what_is_about_to_leave_is_not_sealed(forgetful: Plant) -> None:
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    announce(forgetful, forgetful.write("cells/2.txt", cell("CELL-A", 10, hour=30)), "CELL-A")
+    path.write_text(cell("CELL-B", 1, 2))
+    forgetful.notify_as(path, "CELL-B", dataset="cells")
+    # In one batch: the file is taken in for CELL-B before CELL-A, which it has not left, forgets what is old.
+    forgetful.keep_house()
+    assert totals(forgetful) == {("cells", "CELL-A"): 10, ("cells", "CELL-B"): 3}
+    assert waiting_readings(forgetful) == []
+    assert_settled(forgetful)
+
+
 def test_a_file_that_was_blacklisted_counts_for_its_new_dataset_when_it_is_allowed(moving: Plant) -> None:
     path = moving.write("T1/y1.csv", tool(1, 2))
     moving.ingest(path)

@@ -121,6 +121,31 @@ $$;
 comment on function disarray.load_moving_files(text[]) is
     'Files that are still to come to some subjects, or to leave them, and decisions about what they said there earlier.';
 
+create function disarray.is_left(p_dataset text, p_subject_key text, p_segment_us bigint)
+returns boolean
+language sql
+stable
+as $$
+select exists (
+    select
+    from disarray.moving_file as moving
+    inner join disarray.fragment as stored
+        on
+            moving.dataset = stored.dataset
+            and moving.subject_key = stored.subject_key
+            and moving.source_uri = stored.source_uri
+            and stored.generation = coalesce(moving.generation, stored.generation)
+    where
+        moving.dataset = p_dataset
+        and moving.subject_key = p_subject_key
+        and not moving.is_arriving
+        and stored.segment_us = p_segment_us
+        and stored.state = 'active'
+)
+$$;
+comment on function disarray.is_left(text, text, bigint) is
+    'Whether a file that counts elsewhere already is still to leave a segment: sealed before, it would count twice for ever.';
+
 create function disarray.decide_elsewhere(p_source_uri text, p_decision text)
 returns bigint
 language plpgsql
