@@ -230,6 +230,7 @@ end_moves                     -      -         -       -         -
 end_decisions                 -      -         -       -         -
 decide_elsewhere              -      -         -       -         -
 earlier_homes                 -      -         -       -         -
+is_left                       -      -         -       -         -
 unresolved_from               -      -         -       -         -
 drop_rows                     -      -         -       -         -
 hold_store                    -      -         -       -         -

@@ -51,7 +51,7 @@ def problems(plant: Plant, deliveries: Deliveries) -> list[str]:
         accounted += figures.readings_parked + figures.lines_blank
         if figures.readings_seen != accounted:
             found.append(f"figures: seen {figures.readings_seen}, accounted for {accounted}")
-        subjects = values.list_subjects(connection)
+        subjects = list(values.all_subjects(connection))
     for span in subjects:
         assert_stores_agree(plant, plant.datasets[span.dataset], span.subject_key)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -103,3 +104,26 @@ def test_what_counted_in_a_sealed_segment_stays_as_it_is_and_what_is_new_there_i
         ("f", 2 * HOUR, FragmentState.ACTIVE),
         ("late", HOUR, PARKED),
     ]
+
+
+@pytest.mark.parametrize(
+    ("known", "asked", "state"),
+    [
+        pytest.param([], {}, PARKED, id="would-count-twice"),
+        pytest.param([], {"ignores_horizon": True}, PARKED, id="also-when-asked-for"),
+        pytest.param([fragment(1, PARKED)], {}, PARKED, id="waits"),
+        pytest.param([fragment(1, PARKED)], {"is_released": True}, FragmentState.ACTIVE, id="released-now"),
+        pytest.param([fragment(1)], {}, FragmentState.ACTIVE, id="released-before"),
+        pytest.param([fragment(1, FragmentState.SEALED)], {}, None, id="counted-here-as-well"),
+    ],
+)
+def test_what_counts_for_ever_where_its_file_was_is_parked(
+    known: list[FragmentEntry], asked: dict[str, Any], state: FragmentState | None
+) -> None:
+    there = (fragment(1, FragmentState.SEALED),)
+    moved = replace(change(fragment(1), fragment(2)), moved_from=there, **asked)
+    planned = plan_reread([moved], known, horizon_start_us=None)
+    assert {each.segment_us: each.state for each in planned.added} == {
+        **({HOUR: state} if state is not None else {}),
+        2 * HOUR: FragmentState.ACTIVE,
+    }

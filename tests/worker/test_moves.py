@@ -81,6 +81,7 @@ subject = {{ path = '^(?P<subject>[^/]+)/' }}
 ALL = tools("a", "T*/*.csv") + CELLS
 SPLIT = tools("a", "T*/x*.csv") + tools("b", "T*/y*.csv") + CELLS
 RENAMED = tools("b", "T*/*.csv") + CELLS
+BRIEF = 'key = []\nretain = "1 d"'
 
 
 def rows(*goods: int, hour: int = 0) -> str:
@@ -461,6 +462,135 @@ def test_what_counts_for_ever_where_it_was_waits_elsewhere_for_that_reason(movin
         [waiting] = quarantine.list_quarantine(connection)
     assert (waiting.subject_key, waiting.readings) == ("CELL-B", 2)
     assert waiting.why == "counts elsewhere, in a sealed segment"
+
+
+@pytest.fixture
+def forgetful(moving: Plant) -> Plant:
+    """A plant that keeps readings for a day."""
+    moving.redefine(ALL.replace("key = []", BRIEF))
+    return moving
+
+
+def waiting_readings(plant: Plant) -> list[tuple[str, str | None, int, str]]:
+    """Of whom readings wait, how many, and why."""
+    with plant.pool.connection() as connection:
+        found = quarantine.list_quarantine(connection)
+    return [(each.subject_key, each.dataset, each.readings, each.why) for each in found]
+
+
+ELSEWHERE = "counts elsewhere, in a sealed segment"
+
+
+def test_a_file_all_of_which_counts_for_ever_where_it_was_waits_elsewhere(forgetful: Plant) -> None:
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    announce(forgetful, forgetful.write("cells/2.txt", cell("CELL-A", 10, hour=30)), "CELL-A")
+    forgetful.keep_house()
+    path.write_text(cell("CELL-B", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    assert totals(forgetful) == {("cells", "CELL-A"): 13}
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+    assert forgetful.rows("select * from disarray.moving_file") == []
+    assert misplaced(forgetful) == []
+
+
+def test_what_counts_for_ever_waits_in_the_dataset_that_its_file_was_given_to(forgetful: Plant) -> None:
+    forgetful.ingest(
+        forgetful.write("T1/x1.csv", tool(10, hour=30)), forgetful.write("T1/y1.csv", tool(1, 2))
+    )
+    forgetful.keep_house()
+    forgetful.redefine(SPLIT.replace("key = []", BRIEF))
+    forgetful.drain()
+    assert totals(forgetful) == {("a", "T1"): 13}
+    assert waiting_readings(forgetful) == [("T1", "b", 2, ELSEWHERE)]
+    assert misplaced(forgetful) == []
+
+
+@pytest.fixture
+def half_sealed(forgetful: Plant) -> Path:
+    """A file of CELL-B; two of its readings count for CELL-A for ever and wait here, the third counts here."""
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2) + rows(10, hour=30))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    forgetful.keep_house()
+    path.write_text(cell("CELL-B", 1, 2) + rows(10, hour=30))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    return path
+
+
+def test_what_counts_for_ever_elsewhere_waits_again_when_its_file_is_read_again(
+    forgetful: Plant, half_sealed: Path
+) -> None:
+    announce(forgetful, half_sealed, "CELL-B", reason=Reason.REINGEST)
+    assert totals(forgetful) == {("cells", "CELL-A"): 3, ("cells", "CELL-B"): 10}
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+
+
+def test_what_an_operator_lets_count_twice_goes_on_counting_when_its_file_is_read_again(
+    forgetful: Plant, half_sealed: Path
+) -> None:
+    with forgetful.pool.connection() as connection:
+        quarantine.release_file(connection, str(half_sealed), reason="CELL-A is not used", by="ada")
+    forgetful.drain()
+    announce(forgetful, half_sealed, "CELL-B", reason=Reason.REINGEST)
+    assert totals(forgetful) == {("cells", "CELL-A"): 3, ("cells", "CELL-B"): 13}
+    assert waiting_readings(forgetful) == []
+
+
+def test_a_file_of_which_a_part_counts_for_ever_elsewhere_takes_its_growth_in_without_a_look_at_the_rest(
+    forgetful: Plant, half_sealed: Path
+) -> None:
+    half_sealed.write_text(half_sealed.read_text() + rows(20, hour=31))
+    announce(forgetful, half_sealed, "CELL-B")
+    assert totals(forgetful) == {("cells", "CELL-A"): 3, ("cells", "CELL-B"): 30}
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+
+
+def test_what_counts_for_ever_elsewhere_waits_also_where_its_file_comes_with_a_rebuild(
+    forgetful: Plant,
+) -> None:
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    announce(forgetful, forgetful.write("cells/2.txt", cell("CELL-A", 10, hour=30)), "CELL-A")
+    announce(forgetful, forgetful.write("cells/3.txt", cell("CELL-B", 100, hour=30)), "CELL-B")
+    forgetful.keep_house()
+    path.write_text(cell("CELL-B", 1, 2))
+    forgetful.notify_as(path, "CELL-B", dataset="cells")
+    forgetful.redefine(ALL.replace("key = []", BRIEF).replace('["iso"]', '["iso", "%Y-%m-%d"]'))
+    # CELL-B is rebuilt in the pass that takes the file in; the rebuild of CELL-A queues it once more.
+    Scheduler(forgetful.place).process_batch()
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+    forgetful.drain()
+    assert totals(forgetful) == {("cells", "CELL-A"): 13, ("cells", "CELL-B"): 100}
+    assert waiting_readings(forgetful) == [("CELL-B", "cells", 2, ELSEWHERE)]
+
+
+def test_what_counts_for_ever_elsewhere_waits_where_its_file_is_allowed_again(forgetful: Plant) -> None:
+    path = forgetful.write("T1/y1.csv", tool(1, 2) + rows(10, hour=30))
+    forgetful.ingest(path)
+    forgetful.keep_house()
+    with forgetful.pool.connection() as connection:
+        blacklist.blacklist_file(connection, str(path), "T1", reason="doubt", by="ada")
+    forgetful.drain()
+    forgetful.redefine(SPLIT.replace("key = []", BRIEF))
+    forgetful.drain()
+    with forgetful.pool.connection() as connection:
+        blacklist.allow_file(connection, str(path), reason="it is right", by="ada")
+    forgetful.drain()
+    assert totals(forgetful) == {("a", "T1"): 3, ("b", "T1"): 10}
+    assert waiting_readings(forgetful) == [("T1", "b", 2, ELSEWHERE)]
+
+
+def test_what_is_about_to_leave_is_not_sealed(forgetful: Plant) -> None:
+    path = forgetful.write("cells/1.txt", cell("CELL-A", 1, 2))
+    announce(forgetful, path, "CELL-A", dataset="cells")
+    announce(forgetful, forgetful.write("cells/2.txt", cell("CELL-A", 10, hour=30)), "CELL-A")
+    path.write_text(cell("CELL-B", 1, 2))
+    forgetful.notify_as(path, "CELL-B", dataset="cells")
+    # In one batch: the file is taken in for CELL-B before CELL-A, which it has not left, forgets what is old.
+    forgetful.keep_house()
+    assert totals(forgetful) == {("cells", "CELL-A"): 10, ("cells", "CELL-B"): 3}
+    assert waiting_readings(forgetful) == []
+    assert_settled(forgetful)
 
 
 def test_a_file_that_was_blacklisted_counts_for_its_new_dataset_when_it_is_allowed(moving: Plant) -> None:

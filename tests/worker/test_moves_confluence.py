@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,13 +12,15 @@ import pytest
 
 from disarray.control import blacklist
 from disarray.control.files import Reason
+from disarray.engine.verification.verify import verify
 from disarray.model.matching import match_file
 from disarray.worker.process.scheduler import Scheduler
 from tests.plant import Plant
-from tests.worker.test_moves import ALL, RENAMED, SPLIT, assert_settled, cell, misplaced, tool, totals
+from tests.worker.soundness import assert_all_holds
+from tests.worker.test_moves import ALL, BRIEF, RENAMED, SPLIT, assert_settled, cell, misplaced, tool, totals
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.postgres
@@ -49,6 +51,8 @@ class Source:
 class MovingHistory:
     """Announcements that are right or wrong, corrections, growth, decisions and definitions, in any order."""
 
+    descriptions: tuple[str, ...] = (ALL, SPLIT, RENAMED)
+
     def __init__(self, plant: Plant, seed: int) -> None:
         self.plant = plant
         self.random = random.Random(seed)
@@ -62,17 +66,7 @@ class MovingHistory:
             source.write()
         for _ in range(self.random.randint(6, 20)):
             source = self.random.choice(self.sources)
-            self.random.choice(
-                [
-                    self.grow,
-                    self.correct,
-                    self.announce,
-                    self.announce,
-                    self.reingest,
-                    self.decide,
-                    self.define,
-                ]
-            )(source)
+            self.random.choice(self.steps())(source)
             if self.random.random() < 0.6:
                 # Whatever is half done stays half done until something else has happened.
                 for _ in range(self.random.randint(1, 3)):
@@ -81,6 +75,18 @@ class MovingHistory:
             self.announce(source)
         reports = self.plant.drain()
         assert [message for report in reports for message in report.failed.values()] == []
+
+    def steps(self) -> list[Callable[[Source], None]]:
+        """What may happen."""
+        return [
+            self.grow,
+            self.correct,
+            self.announce,
+            self.announce,
+            self.reingest,
+            self.decide,
+            self.define,
+        ]
 
     def grow(self, source: Source) -> None:
         source.goods.append(self.random.randrange(1, 1000))
@@ -106,7 +112,7 @@ class MovingHistory:
         source.is_blacklisted = not source.is_blacklisted
 
     def define(self, _: Source) -> None:
-        self.plant.redefine(self.random.choice([ALL, SPLIT, RENAMED]))
+        self.plant.redefine(self.random.choice(self.descriptions))
 
     def expected(self) -> dict[tuple[object, ...], object]:
         """What every subject has to add up to."""
@@ -117,6 +123,30 @@ class MovingHistory:
             if not source.is_blacklisted:
                 found[match.dataset.name, match.subject or source.serial] += sum(source.goods)
         return dict(found)
+
+
+class ForgetfulHistory(MovingHistory):
+    """The same where readings are kept for a day: one file of each two is older."""
+
+    descriptions = tuple(each.replace("key = []", BRIEF) for each in (ALL, SPLIT, RENAMED))
+
+    def __init__(self, plant: Plant, seed: int) -> None:
+        super().__init__(plant, seed)
+        for number, source in enumerate(self.sources):
+            source.hour = number % 2 * 60
+            source.goods.append(number)
+            source.write()
+            self.announce(source)
+        self.forget(self.sources[0])
+
+    def steps(self) -> list[Callable[[Source], None]]:
+        """What may happen."""
+        return [*super().steps(), self.correct, self.define, self.define, self.forget, self.forget]
+
+    def forget(self, _: Source) -> None:
+        """Do all there is to do, and then what housekeeping can."""
+        self.plant.drain()
+        self.plant.keep_house()
 
 
 @pytest.fixture(scope="module")
@@ -136,3 +166,35 @@ def test_in_any_history_of_moves_every_file_counts_once_where_it_belongs(shared:
     assert totals(shared) == history.expected()
     assert_settled(shared)
     assert misplaced(shared) == []
+
+
+def said(plant: Plant, source: Source) -> Counter[str]:
+    """How many readings of a file are in which state."""
+    found = plant.rows(
+        f"""
+        select state::text, sum(readings)::int from disarray.fragment
+        where source_uri = '{source.path}' and state <> 'dropped' group by 1
+        """
+    )
+    return Counter({str(state): int(str(readings)) for state, readings in found})
+
+
+@pytest.mark.parametrize("seed", range(HISTORIES))
+def test_in_any_history_of_moves_no_reading_counts_twice_where_old_ones_are_forgotten(
+    shared: Plant, seed: int
+) -> None:
+    shared.forget_everything()
+    shared.redefine(ForgetfulHistory.descriptions[0])
+    history = ForgetfulHistory(shared, seed)
+    history.run()
+    shared.keep_house()
+    assert_all_holds(shared)
+    with shared.pool.connection() as connection:
+        report = verify(connection, shared.place.runner, shared.datasets, lake=shared.place.lake)
+    assert report.differences == []
+    for source in history.sources:
+        found = said(shared, source)
+        counting = found["active"] + found["sealed"]
+        assert counting <= len(source.goods), source
+        # Whatever does not count waits.
+        assert source.is_blacklisted or counting + found["parked"] >= len(source.goods), source

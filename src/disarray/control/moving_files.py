@@ -21,13 +21,15 @@ _PAGE = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """A dataset and subject that a generation of a file has readings in, the first of them at `first_us`."""
+    """A dataset and subject that a generation of a file has readings in, the first that may leave at `first_us`."""
 
     source_uri: str
     dataset: str
     subject_key: str
     generation: int
     first_us: int
+    is_sealed: bool  # all of them: they count here for ever, wherever the file belongs
+    is_known: bool  # as where the file belongs
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Number = int | float
 
+PAGE_SUBJECTS = 1_000
+
 
 @dataclass(frozen=True, slots=True)
 class SubjectSpan:
@@ -109,13 +111,25 @@ def list_subjects(
     limit: int = 10_000,
     after: Sequence[str] | None = None,
 ) -> list[SubjectSpan]:
-    """Subjects that have readings, by name."""
+    """Subjects that have readings, by name: one page of them. Whoever means all asks `all_subjects`."""
     return fetch_records(
         connection,
         SubjectSpan,
         "select * from disarray.list_subjects(%s, %s, %s, %s::text[])",
         (dataset, subject_key, limit, after),
     )
+
+
+def all_subjects(
+    connection: Connection, *, dataset: str | None = None, after: Sequence[str] | None = None
+) -> Iterator[SubjectSpan]:
+    """Every subject that has readings, by name, page by page: one that comes meanwhile may be left out."""
+    while True:
+        page = list_subjects(connection, dataset=dataset, limit=PAGE_SUBJECTS, after=after)
+        yield from page
+        if len(page) < PAGE_SUBJECTS:
+            return
+        after = [page[-1].subject_key, page[-1].dataset]
 
 
 def stale_from(connection: Connection, dataset: str, subject_key: str) -> datetime | None:

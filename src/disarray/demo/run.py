@@ -222,14 +222,14 @@ def _count(place: Workplace, figures: Figures) -> None:
     from disarray.control.catalog import load_segments
     from disarray.control.files import list_files
     from disarray.control.quarantine import list_quarantine
-    from disarray.control.values import list_subjects
+    from disarray.control.values import all_subjects
     from disarray.model.segments import FIRST_US, LAST_US
     from disarray.queries.restatements import list_restatements
     from disarray.worker.passes.rehearsal import rehearse_release
 
     with place.pool.connection() as connection:
         counted: Counter[str] = Counter()
-        for span in list_subjects(connection):
+        for span in all_subjects(connection):
             for segment in load_segments(
                 connection, span.dataset, span.subject_key, from_us=FIRST_US, to_us=LAST_US
             ):

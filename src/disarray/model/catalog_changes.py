@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from disarray.model.fragments import FragmentState, as_released, meets_in_time, restored_state
+from disarray.model.fragments import FragmentState, as_released, counts_for_ever, restored_state
 from disarray.model.segments import is_beyond_horizon
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def plan_changes(
     restored: list[FragmentEntry] = []
     every = list(changes)
     for change in every:
-        replaced: set[int] = set()
+        taken: list[FragmentEntry] = []  # those whose place it takes, a released one as it counts now
         counted: list[FragmentEntry] = []
         before = (withdrawn or {}).get(change.source_uri, ()) if change.is_allowed else ()
         own = known.get(change.source_uri, ())
@@ -138,10 +138,11 @@ def plan_changes(
             )
             # Released first, then replaced, also where one pass does both: else the decision would be lost with the
             # fragment, and what the file says of it now would wait anew.
-            if stays is not fragment and (fragment.state is FragmentState.ACTIVE or is_released):
-                replaced.add(fragment.segment_us)
+            if stays is not fragment:
+                taken += as_released([fragment]) if is_released else [fragment]
             if is_released and stays is not None:
                 released.append(replace(stays, state=FragmentState.ACTIVE))
+        replaced = {old.segment_us for old in taken if old.state is FragmentState.ACTIVE}
         repeated = _repeated_segments(change, counted)
         sealed += counted if change.is_removed else ()
         for fragment in change.fragments:
@@ -165,7 +166,10 @@ def plan_changes(
             )
             must_wait = too_late or contradicts
             state = FragmentState.PARKED if must_wait else FragmentState.ACTIVE
-            if change.is_allowed and change.source_uri in (former or {}):
+            if counts_for_ever(fragment, there=change.moved_from, here=taken):
+                # Here it would count a second time: an operator decides.
+                state = FragmentState.PARKED
+            elif change.is_allowed and change.source_uri in (former or {}):
                 state = restored_state(fragment, (former or {})[change.source_uri], otherwise=state)
             elif change.moved_from and fragment.segment_us not in sealed_segments:
                 state = _moved_state(fragment, change, otherwise=state)
@@ -215,9 +219,6 @@ def _extents(fragments: Iterable[FragmentEntry]) -> dict[int, tuple[int, ...]]:
 
 def _moved_state(fragment: FragmentEntry, change: FileChange, *, otherwise: FragmentState) -> FragmentState:
     """What a part of a file counts for that belongs to another dataset or subject now: the same as before."""
-    if any(old.state is FragmentState.SEALED and meets_in_time(old, fragment) for old in change.moved_from):
-        # It counts there for ever. Here it would count a second time: an operator decides.
-        return FragmentState.PARKED
     if change.ignores_horizon:
         return FragmentState.ACTIVE
     before = as_released(change.moved_from) if change.is_released else change.moved_from
@@ -238,5 +239,4 @@ def _what_stays(fragment: FragmentEntry, change: FileChange) -> FragmentEntry | 
         return fragment
     if fragment.first_position >= seam:
         return None
-    end = fragment.last_position if fragment.cut_position is None else fragment.cut_position - 1
-    return replace(fragment, cut_position=seam) if end >= seam else fragment
+    return replace(fragment, cut_position=seam) if fragment.end_position >= seam else fragment

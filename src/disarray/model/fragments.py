@@ -61,6 +61,11 @@ class FragmentEntry:
         return self.path, self.row_group, self.first_row
 
     @property
+    def end_position(self) -> int:
+        """The last position in its file that was not cut off."""
+        return self.last_position if self.cut_position is None else self.cut_position - 1
+
+    @property
     def order_key(self) -> str:
         """What stands for the uri in the canonical order: a later generation of a file comes after an earlier one."""
         return f"{self.source_uri}\0{self.generation:08d}"
@@ -97,6 +102,18 @@ def former_states(fragment: FragmentEntry, before: Iterable[FragmentEntry]) -> s
     return {old.state for old in kept if meets_in_time(old, fragment)} or {
         old.state for old in kept if _meets_in_file(old, fragment)
     }
+
+
+def counts_for_ever(
+    fragment: FragmentEntry, *, there: Iterable[FragmentEntry], here: Iterable[FragmentEntry]
+) -> bool:
+    """Whether a part of a file counts in a sealed segment of what the file was about, where it would count twice.
+
+    `there` is what the file says of others, `here` what it said of this one: what counts although it does so there was
+    released by an operator.
+    """
+    is_sealed = any(old.state is FragmentState.SEALED and meets_in_time(old, fragment) for old in there)
+    return is_sealed and former_states(fragment, here) != {FragmentState.ACTIVE}
 
 
 def meets_in_time(old: FragmentEntry, new: FragmentEntry) -> bool:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 
 from disarray.errors import RebuildBlockedError
 from disarray.model.catalog_changes import CatalogChanges, Decisions
-from disarray.model.fragments import FragmentState, as_released, former_states, restored_state
+from disarray.model.fragments import (
+    FragmentState,
+    as_released,
+    counts_for_ever,
+    former_states,
+    restored_state,
+)
 from disarray.model.segments import is_beyond_horizon
 
 if TYPE_CHECKING:
@@ -29,25 +35,29 @@ def plan_reread(
     """Drop all that is known of a subject and add what its files say now, each of them read whole.
 
     What counted goes on counting, and what waits for an operator goes on waiting: an operator's decisions outlive a
-    definition. What counted in a segment that is sealed stays counted there; anything else for it is parked.
+    definition. What counted in a segment that is sealed stays counted there; anything else for it is parked, and so is
+    what counts for ever where its file was.
     `withdrawn` is what files said before they were blacklisted that are allowed again now: read anew, they count for
     what they counted for then.
     """
     every = list(changes)
-    before: dict[str, list[FragmentEntry]] = defaultdict(list)
-    for fragment in (*known, *withdrawn, *(old for change in every for old in change.moved_from)):
+    here: dict[str, list[FragmentEntry]] = defaultdict(list)
+    for fragment in known:
+        here[fragment.source_uri].append(fragment)
+    before = defaultdict(list, {uri: list(fragments) for uri, fragments in here.items()})
+    for fragment in (*withdrawn, *(old for change in every for old in change.moved_from)):
         before[fragment.source_uri].append(fragment)
     added = [
         replace(
             fragment,
             state=FragmentState.PARKED
-            if fragment.segment_us in sealed
+            if fragment.segment_us in sealed or _counts_elsewhere(fragment, change, here[change.source_uri])
             else _state(fragment, change, before[change.source_uri], horizon_start_us=horizon_start_us),
         )
         for change in every
         if not change.is_removed
         for fragment in change.fragments
-        if not _counted_when_sealed(fragment, before[change.source_uri])
+        if not _counted_when_sealed(fragment, here[change.source_uri])
     ]
     return CatalogChanges(
         added=tuple(added),
@@ -86,5 +96,10 @@ def _state(
     return otherwise
 
 
-def _counted_when_sealed(fragment: FragmentEntry, before: Sequence[FragmentEntry]) -> bool:
-    return any(old.state is FragmentState.SEALED and old.segment_us == fragment.segment_us for old in before)
+def _counted_when_sealed(fragment: FragmentEntry, here: Sequence[FragmentEntry]) -> bool:
+    return any(old.state is FragmentState.SEALED and old.segment_us == fragment.segment_us for old in here)
+
+
+def _counts_elsewhere(fragment: FragmentEntry, change: FileChange, here: Sequence[FragmentEntry]) -> bool:
+    known = as_released(here) if change.is_released else here
+    return counts_for_ever(fragment, there=change.moved_from, here=known)

@@ -49,7 +49,7 @@ def list_datasets(
             columns=[column.name for column in each.columns],
             metrics=[metric.name for metric in each.metrics],
             rollups=[rollup.name for rollup in each.rollups],
-            subjects=len(values.list_subjects(connection, dataset=each.name)),
+            subjects=sum(1 for _ in values.all_subjects(connection, dataset=each.name)),
         )
         for each in (named.described for named in found)
     ]
@@ -65,7 +65,7 @@ class _Named:
 def stored_datasets(connection: Connection) -> dict[str, Dataset]:
     """The datasets that have readings, as the database has them: for whoever has no disarray.toml at hand."""
     found = {}
-    for name in sorted({span.dataset for span in values.list_subjects(connection)}):
+    for name in sorted({span.dataset for span in values.all_subjects(connection)}):
         version = definitions.definition_in_force(connection, name)
         if version is not None:
             found[name] = definitions.load_definition(connection, name, version)

@@ -61,9 +61,12 @@ def find_subjects(
 ) -> list[SubjectOf]:
     """Every subject of that name, or every one there is; a name that stands for none is an error."""
     check_dataset(datasets, dataset)
-    spans = subjects_of(
-        connection, datasets, values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
+    found = (
+        list(values.all_subjects(connection, dataset=dataset))
+        if subject_key is None
+        else values.list_subjects(connection, dataset=dataset, subject_key=subject_key)
     )
+    spans = subjects_of(connection, datasets, found)
     if subject_key is not None and not spans:
         known = {span.subject_key for span in values.list_subjects(connection, dataset=dataset)}
         where = f" in dataset '{dataset}'" if dataset is not None else ""

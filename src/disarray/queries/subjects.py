@@ -1,6 +1,6 @@
 """Subjects: the span of their readings, and where each stands."""
 
-from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -94,9 +94,18 @@ def list_subject_states(
     """Every subject ever seen: its files, what waits, who holds it, the span of its readings."""
     read = partial(subjects.list_subject_states, connection)
     found, following = ORDER_OF_STATES.page(read, after=after, limit=limit)
-    spans: dict[str, dict[str, Span]] = defaultdict(dict)
-    for each in values.list_subjects(connection):
+    spans = _spans_of(connection, [state.subject_key for state in found])
+    shown = [document_of(SubjectState, state, datasets=spans[state.subject_key]) for state in found]
+    return SubjectStates(shown, following)
+
+
+def _spans_of(connection: Connection, subject_keys: Sequence[str]) -> dict[str, dict[str, Span]]:
+    """The spans of subjects that follow one another by name, by dataset."""
+    spans: dict[str, dict[str, Span]] = {key: {} for key in subject_keys}
+    # Behind nothing of the first one, whose datasets have names.
+    for each in values.all_subjects(connection, after=[subject_keys[0], ""]) if subject_keys else ():
+        if each.subject_key not in spans:
+            break
         span = Span(first=datetime_of(each.first_us), last=datetime_of(each.last_us))
         spans[each.subject_key][each.dataset] = span
-    shown = [document_of(SubjectState, state, datasets=spans.get(state.subject_key, {})) for state in found]
-    return SubjectStates(shown, following)
+    return spans

@@ -75,7 +75,7 @@ def copy(
 
 def _waiting(context: typer.Context, dataset: Dataset, store: Store) -> list[WaitingCopy]:
     from disarray.control.readings import list_copies, store_of
-    from disarray.control.values import list_subjects
+    from disarray.control.values import all_subjects
 
     with open_project(context) as project:
         if store_of(project.connection, dataset) is store:
@@ -85,7 +85,7 @@ def _waiting(context: typer.Context, dataset: Dataset, store: Store) -> list[Wai
         from disarray.model.segments import FIRST_US, LAST_US
 
         found = []
-        for span in list_subjects(project.connection, dataset=dataset.name):
+        for span in all_subjects(project.connection, dataset=dataset.name):
             entries = load_segments(
                 project.connection, dataset.name, span.subject_key, from_us=FIRST_US, to_us=LAST_US
             )

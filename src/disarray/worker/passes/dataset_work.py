@@ -86,11 +86,11 @@ class DatasetWork:
         }
 
     def _with_origins(self, changes: Sequence[FileChange]) -> list[FileChange]:
-        """The changes, each with what its file says elsewhere, where all of it was read for this subject now."""
+        """The changes, each with what its file says elsewhere of what was read for this subject now."""
         moved = [
             change.source_uri
             for change in changes
-            if change.seam_position == 0 and change.source_uri in self.moved
+            if change.seam_position is not None and change.source_uri in self.moved
         ]
         if not moved:
             return list(changes)
@@ -104,7 +104,7 @@ class DatasetWork:
                     for other, fragments in placed.get(change.source_uri, {}).items()
                     if other != here
                     for fragment in fragments
-                    if fragment.generation == change.generation
+                    if _is_read_here(fragment, change)
                 ),
             )
             for change in changes
@@ -241,3 +241,13 @@ class DatasetWork:
             self.newest_us[here] if here in self.newest_us else catalog.high_event_us(self.connection, *here)
         )
         return None if high_us is None else high_us - self.dataset.horizon_us
+
+
+def _is_read_here(fragment: FragmentEntry, change: FileChange) -> bool:
+    """Whether what a file says elsewhere is among what was read of it now."""
+    if change.seam_position is None or fragment.generation != change.generation:
+        return False
+    # Of a file that was read in part, what is elsewhere may be the rest; only what is sealed there stays when it moved.
+    return change.seam_position == 0 or (
+        fragment.state is FragmentState.SEALED and fragment.end_position >= change.seam_position
+    )

@@ -127,7 +127,11 @@ def leaving_files(work: Sequence[Work], subject_key: str, moves: Moves) -> list[
         if uri is None:
             continue
         here = None if dataset is None else (dataset.name, subject_key)
-        elsewhere = [home for home in moves.homes.get(uri, ()) if (home.dataset, home.subject_key) != here]
+        elsewhere = [
+            home
+            for home in moves.homes.get(uri, ())
+            if (home.dataset, home.subject_key) != here and not home.is_sealed
+        ]
         if each.assignment.asks_for(RemoveFile):
             generation = None
         elif (
@@ -162,7 +166,7 @@ def _target(assignment: Assignment, moves: Moves) -> str:
         return item.subject_key
     if assignment.subject is not None:
         return assignment.subject
-    homes = moves.homes.get(item.source_uri, ())
+    homes = [home for home in moves.homes.get(item.source_uri, ()) if not home.is_sealed]
     if reads_nothing(assignment) and homes and all(home.subject_key != item.subject_key for home in homes):
         return homes[-1].subject_key
     return item.subject_key

@@ -140,6 +140,8 @@ def batch_requests(
             and any(
                 home.generation == stored.generation
                 and (home.dataset, home.subject_key) != each.dataset_subject
+                # What is sealed there never leaves: read whole once, when the file does.
+                and (home.is_known or not home.is_sealed)
                 for home in homes.get(uri, ())
             ),
         )

@@ -213,6 +213,7 @@ where
             and stored.state = 'active'
             and stored.parse_version <> p_parse_version
     )
+    and not is_left(known.dataset, known.subject_key, known.segment_us)
 order by
     known.subject_key,
     known.segment_us
@@ -384,6 +385,8 @@ begin
             and known.subject_key = p_subject_key
             and known.segment_us = any(p_segments)
             and known.sealed_at is null
+            -- It may have been noted since they were listed.
+            and not is_left(known.dataset, known.subject_key, known.segment_us)
         returning known.segment_us
     )
 

@@ -62,7 +62,15 @@ comment on function disarray.hand_over_items(bigint[], text[], text[], text, big
     'Give claimed items to the subjects that their files are about. Each hand-over counts as an attempt, so that it comes to an end.';
 
 create function disarray.load_file_homes(p_source_uris text[])
-returns table (source_uri text, dataset text, subject_key text, generation integer, first_us bigint)
+returns table (
+    source_uri text,
+    dataset text,
+    subject_key text,
+    generation integer,
+    first_us bigint,
+    is_sealed boolean,
+    is_known boolean
+)
 language sql
 stable
 security definer
@@ -73,12 +81,15 @@ select
     stored.dataset,
     stored.subject_key,
     stored.generation,
-    min(stored.first_us)
+    coalesce(min(stored.first_us) filter (where stored.state <> 'sealed'), min(stored.first_us)),
+    bool_and(stored.state = 'sealed'),
+    -- One that was announced without its dataset and taken in is known by its readings.
+    coalesce(bool_or(file.subject_key = stored.subject_key and coalesce(file.dataset, stored.dataset) = stored.dataset), false)
 from fragment as stored
+left join file_info as file on stored.source_uri = file.source_uri
 where
     stored.source_uri = any(p_source_uris)
     and stored.state <> 'dropped'
-    and stored.state <> 'sealed'
 group by
     stored.source_uri,
     stored.dataset,
@@ -86,7 +97,8 @@ group by
     stored.generation
 $$;
 comment on function disarray.load_file_homes(text[]) is
-    'For which datasets and subjects some files have readings, by generation, and since when.';
+    'For which datasets and subjects some files have readings, by generation, and since when those that are not sealed; whether all of '
+    'them are, and whether that is where the file was taken in last.';
 
 create function disarray.load_moving_files(p_subject_keys text[])
 returns table (subject_key text, dataset text, source_uri text, is_arriving boolean, generation integer, decision text)
@@ -108,6 +120,31 @@ order by moving.source_uri
 $$;
 comment on function disarray.load_moving_files(text[]) is
     'Files that are still to come to some subjects, or to leave them, and decisions about what they said there earlier.';
+
+create function disarray.is_left(p_dataset text, p_subject_key text, p_segment_us bigint)
+returns boolean
+language sql
+stable
+as $$
+select exists (
+    select
+    from disarray.moving_file as moving
+    inner join disarray.fragment as stored
+        on
+            moving.dataset = stored.dataset
+            and moving.subject_key = stored.subject_key
+            and moving.source_uri = stored.source_uri
+            and stored.generation = coalesce(moving.generation, stored.generation)
+    where
+        moving.dataset = p_dataset
+        and moving.subject_key = p_subject_key
+        and not moving.is_arriving
+        and stored.segment_us = p_segment_us
+        and stored.state = 'active'
+)
+$$;
+comment on function disarray.is_left(text, text, bigint) is
+    'Whether a file that counts elsewhere already is still to leave a segment: sealed before, it would count twice for ever.';
 
 create function disarray.decide_elsewhere(p_source_uri text, p_decision text)
 returns bigint
