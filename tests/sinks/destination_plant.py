@@ -102,6 +102,8 @@ class DestinationPlant(Plant):
         target = destination.target
         table = f"{target.schema}.{target.table}{'_newest' if destination.load is Load.APPEND else ''}"
         with psycopg.connect(self.dsn if target.url is None else self.target_dsn) as connection:
+            if connection.execute("select to_regclass(%s)", (table,)).fetchone() == (None,):
+                return set()  # the first load makes it, and no subject was asked for yet
             connection.execute("set timezone = 'UTC'")
             rows = [_plain(row) for row in connection.execute(f"select {names} from {table}".encode())]
         assert len(rows) == len(set(rows)), "no row is there twice"

@@ -103,7 +103,6 @@ class SourceTable:
             source.subject.column,
             source.subject.constant,
             source.dataset,
-            self._dataset.parse_version,
         ]
         return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
