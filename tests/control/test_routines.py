@@ -10,7 +10,7 @@ from psycopg import sql
 from disarray import __version__
 from disarray.broker.direct import DirectTransport
 from disarray.broker.transport import Announcement
-from disarray.control import connections, migrations
+from disarray.control import connections, migrations, routines
 from disarray.control.migrations import check_schema, migrate, prepare_schema
 from disarray.control.routines import routine_names
 from disarray.errors import (
@@ -23,6 +23,7 @@ from disarray.model.notification import Notification
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from disarray.control.connections import Connection
 
@@ -277,3 +278,14 @@ def test_no_name_is_used_twice_and_every_function_is_known_by_its_name(connectio
         assert sorted({*names, *(["function_release"] if schema == "disarray" else [])}) == [
             n for (n,) in live
         ]
+
+
+def test_what_was_left_beside_the_functions_is_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "functions"
+    folder.mkdir()
+    (folder / "value.sql").write_text("create function disarray.value()")
+    (folder / "value.sql.orig").write_text("create function disarray.former_value()")
+    monkeypatch.setattr(routines, "SQL_FOLDER", tmp_path)
+    assert [file.name for file in routines._function_files()] == ["value.sql"]

@@ -179,7 +179,9 @@ def _release(connection: Connection) -> str:
 
 @cache
 def _function_files() -> tuple[Traversable, ...]:
-    return tuple(sorted((SQL_FOLDER / "functions").iterdir(), key=lambda file: file.name))
+    # What an editor or a patch left beside them would take the place of what it is a copy of.
+    found = (file for file in (SQL_FOLDER / "functions").iterdir() if file.name.endswith(".sql"))
+    return tuple(sorted(found, key=lambda file: file.name))
 
 
 def _text(file: Traversable) -> str:
