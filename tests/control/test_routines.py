@@ -288,4 +288,4 @@ def test_what_was_left_beside_the_functions_is_none_of_them(
     (folder / "value.sql").write_text("create function disarray.value()")
     (folder / "value.sql.orig").write_text("create function disarray.former_value()")
     monkeypatch.setattr(routines, "SQL_FOLDER", tmp_path)
-    assert [file.name for file in routines._function_files()] == ["value.sql"]
+    assert [file.name for file in routines._function_files.__wrapped__()] == ["value.sql"]
