@@ -28,13 +28,10 @@ class Row:
     question: str
     answer: str = "{:g} ×"
     is_by_hand: bool = False  # its benchmark is run by hand: there is no row until there is a result
-    is_new: bool = False  # its goal is newer than the committed result: there is no row until it is in one
 
     @property
     def is_awaited(self) -> bool:
         """Whether there has to be a result."""
-        if self.is_new:
-            return self.goal_in(self.result()) is not None
         return not self.is_by_hand or self.path.exists()
 
     @property
@@ -64,20 +61,17 @@ ROWS = (
         "late_repair",
         "(a) the same with the shift",
         "the same with the shift: 100 M readings beside 1 M",
-        is_new=True,
     ),
     Row(
         "late_repair",
         "(e)",
         "the same with the shift: 100,000 segments beside 1,000",
-        is_new=True,
     ),
     Row(
         "late_repair",
         "(a, e)",
         "longest time for which a reader was told meanwhile that numbers are stale",
         "{:g} s",
-        is_new=True,
     ),
     Row(
         "late_repair",
